@@ -102,6 +102,7 @@ const RULES: &[(&str, Rule)] = &[
     ("phrases", phrases::check),
     ("state", check_state),
     ("links", check_links),
+    ("panics", check_panics),
 ];
 
 /// A violation: the file, the line or 0, and the problem with its remedy.
@@ -181,6 +182,17 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     }
     log.line(&format!("tidy: {} files, {error_count} errors", tree.files.len()));
     if error_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("tidy found {error_count} errors")) }
+}
+
+/// A thread of the agent or the keeper that has panicked does its work no more, and the process would go on without it.
+fn check_panics(tree: &Tree) -> Vec<Finding> {
+    const STARTUPS: [&str; 2] = ["crates/agent/src/startup.rs", "crates/keeper/src/startup.rs"];
+    const CALL: &str = "panics::end_process(panics::Scope::Process);";
+    let has_call = |path: &str| tree.get(path).is_some_and(|text| text.lines().any(|line| line.trim() == CALL));
+    let missing = STARTUPS.into_iter().filter(|path| !has_call(path));
+    missing
+        .map(|path| error(path, 0, format!("`{CALL}` is missing: a panic of any thread must end the process")))
+        .collect()
 }
 
 /// Dependencies of crates point down.

@@ -151,3 +151,38 @@ fn log_lines(domain: &DomainName, output: PipeReader) {
     }
     let _ = io::copy(&mut reader.into_inner().into_inner(), &mut io::sink());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored_certificate::tests::state_for;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn command_gets_copies_that_no_other_user_can_read_and_that_end_with_it() {
+        let (state, output) = (state_for("example.com"), tempfile::tempdir().expect("created"));
+        let script = "echo $SANDERLING_CHAIN $SANDERLING_KEY > $0/paths; cp -p $SANDERLING_KEY $0/key; \
+                      stat -c %a $SANDERLING_KEY ${SANDERLING_KEY%/*} > $0/modes";
+        let command = ["/bin/sh", "-c", script, output.path().to_str().expect("plain")].map(str::to_owned).to_vec();
+        let renewal = RenewalCommand {
+            domain: DomainName::parse("example.com").expect("a name"),
+            state: state.path().to_owned(),
+            timeout: Duration::from_secs(60),
+            command,
+        };
+        assert!(renewal.try_run().expect("it runs").success());
+        let read = |file: &str| fs::read_to_string(output.path().join(file)).expect("written");
+        for path in read("paths").split_whitespace().map(Path::new) {
+            assert!(!path.starts_with(state.path()) && !path.exists(), "{}", path.display());
+        }
+        assert_eq!(read("modes"), "600\n700\n");
+        assert_eq!(
+            fs::metadata(output.path().join("key")).expect("there").uid(),
+            sanderling_os::process::effective_uid()
+        );
+        assert_eq!(
+            read("key"),
+            fs::read_to_string(state.path().join("certificates/example.com/privkey.pem")).expect("there")
+        );
+    }
+}

@@ -71,6 +71,13 @@ fn service_runs_as_the_created_user() {
     assert!(users.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user} is not in\n{users}");
 }
 
+/// The manual has logs in `/var/log/sanderling`, which the user of the service cannot create.
+#[test]
+fn service_has_a_directory_for_logs() {
+    let unit = fs::read_to_string(packaging("sanderling.service")).expect("the file exists");
+    assert!(unit.lines().any(|line| line == "LogsDirectory=sanderling"), "{unit}");
+}
+
 fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }

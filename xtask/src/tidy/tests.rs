@@ -141,6 +141,21 @@ fn programs_of_root_that_follow_links_in_the_state_folder_are_reported() {
 }
 
 #[test]
+fn processes_that_outlive_a_panic_of_a_thread_are_reported() {
+    let call = "    panics::end_process(panics::Scope::Process);\n";
+    let [agent, keeper] = ["crates/agent/src/startup.rs", "crates/keeper/src/startup.rs"];
+    check("panics", &[(agent, call), (keeper, call)], &[]);
+    let missing =
+        |path: &str| format!("{path}:0: `{}` is missing: a panic of any thread must end the process", call.trim());
+    check(
+        "panics",
+        &[(agent, "    // panics::end_process(panics::Scope::Process);\n"), (keeper, call)],
+        &[&missing(agent)],
+    );
+    check("panics", &[(agent, call), ("crates/keeper/src/start.rs", call)], &[&missing(keeper)]);
+}
+
+#[test]
 fn dead_links_are_reported() {
     let text = "[a](docs/a.md#part) [web](https://example.org) [here](#here)\n[dead](docs/no.md) `docs/gone.md` `docs/*`\n\
                 ```\n[code](docs/no.md)\n```\n";

@@ -134,7 +134,7 @@ impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
             // RFC 7873 §5.4: a query for a cookie.
             query.reply_kind = ReplyKind::HeaderOnly(Rcode::NoError);
         }
-        let identity = options.identity(query.question.qname).filter(|_| query.is_for_identity());
+        let identity = query.identity(options);
         let error = if identity.is_none() { extended_error(&query) } else { None };
         let has_idle_timeout = matches!(info.transport, DnsTransport::Tcp | DnsTransport::Tls);
         let (client, now_unix_s) = (info.client.ip(), info.now_unix_s);

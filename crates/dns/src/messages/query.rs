@@ -259,11 +259,21 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             && self.message[4..12] == [0, 0, 0, 0, 0, 0, 0, 1]
     }
 
-    /// Whether the query is one for text of the class CH, which no zone has.
-    pub(crate) fn is_for_identity(&self) -> bool {
-        matches!(self.reply_kind, ReplyKind::QuestionOnly(Rcode::Refused))
+    /// The text of `options` that the query asks for: of the class CH, which no zone has.
+    pub(crate) fn identity<'o>(&self, options: &'o ReplyOptions) -> Option<&'o [u8]> {
+        let is_for_text = matches!(self.reply_kind, ReplyKind::QuestionOnly(Rcode::Refused))
             && self.question.qclass == CLASS_CH
-            && matches!(self.question.qtype, Rtype::TXT | Rtype::ANY)
+            && matches!(self.question.qtype, Rtype::TXT | Rtype::ANY);
+        options.identity(self.question.qname).filter(|_| is_for_text)
+    }
+
+    /// Whether the reply is no error because of `options`, which have what the query asks for: the name or the version
+    /// of this server, or a cookie and nothing else (RFC 7873 §5.4).
+    #[cold]
+    pub fn is_answered_by(&self, options: &ReplyOptions) -> bool {
+        let asks_for_cookie =
+            || QueryOptions::read(self.message, self.options_offset()).is_ok_and(|asked| asked.cookie.is_some());
+        self.identity(options).is_some() || (options.cookies.is_some() && self.is_of_edns_alone() && asks_for_cookie())
     }
 
     /// Loads the slot of the zone's hash table at which the search for QNAME starts.

@@ -283,6 +283,28 @@ fn identity_is_text_of_the_class_ch_rfc_4892() {
 }
 
 #[test]
+fn name_version_and_cookie_are_answers_of_the_options() {
+    let zones = zone_map(ZONE);
+    let check = |message: &[u8], options: &ReplyOptions, expected: bool| {
+        assert_eq!(ParsedQuery::parse(&zones, message).is_answered_by(options), expected, "{message:02x?}");
+    };
+    let without_texts = ReplyOptions { nsid: String::new(), version: String::new(), ..all_options() };
+    for name in ["version.bind.", "id.server.", "hostname.bind."] {
+        check(&query(&format!("{name} TXT +class=3"), &[]), &all_options(), true);
+        check(&query(&format!("{name} TXT +class=3"), &[]), &without_texts, false);
+        check(&query(&format!("{name} TXT"), &[]), &all_options(), false);
+    }
+    check(&query("authors.bind. TXT +class=3", &[]), &all_options(), false);
+    // An OPT alone, with a cookie or without options.
+    let header = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let opt = |rdata: &[u8]| [&header[..], &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, rdata.len() as u8], rdata].concat();
+    let with_cookie = opt(b"\0\x0a\0\x08clientco");
+    check(&with_cookie, &all_options(), true);
+    check(&with_cookie, &ReplyOptions { cookies: None, ..all_options() }, false);
+    check(&opt(b""), &all_options(), false);
+}
+
+#[test]
 fn all_options_fit_beside_the_longest_question() {
     let options = ReplyOptions { nsid: "n".repeat(TEXT_BYTES_MAX + 1), ..all_options() };
     let name = format!("{0}.{0}.{0}.{1}.", "a".repeat(63), "b".repeat(61));

@@ -1,18 +1,32 @@
 //! Secrets that the process which serves clients could read, and need not: each is named by the check, the start and
 //! the status. The process itself asks, in its sandbox.
 
+use super::https::issue_for;
 use super::name_servers::SECRET;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run};
 
 const ZONE: &[u8] = b"$TTL 60\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
+const LISTENERS: ListenerCounts = ListenerCounts { http: 0, dns: 1 };
 const PROBLEM: &str = "the server process can read ";
 
-/// The zone is in `zones`; the secret and the state folder are in these folders.
-fn configure(directory: &TestDirectory, secret: &str, state: &str) {
+/// The folders of the secrets, and what a problem calls them.
+const SECRETS: [(&str, &str); 4] = [
+    ("tsig", "TSIG secret file"),
+    ("certificate", "private key"),
+    ("account", "key of an external account"),
+    ("cookie", "cookie secret file"),
+];
+
+/// The zone is in `zones`; each secret is in a folder of its own below `secrets`, the state folder in `state`.
+fn configure(directory: &TestDirectory, secrets: &str, state: &str) {
     let config = format!(
-        "workers = 1\nstate = \"{state}/state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\n\
-         [tsig.transfer]\nsecret_file = \"{secret}/tsig.key\"\n\
-         [domain.\"example.com\"]\nzone = \"zones/example.com.zone\"\n\
+        "workers = 1\nstate = \"{state}/state\"\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
+         [dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\ncookie_secret_file = \"{secrets}/cookie/cookie.key\"\n\
+         [certificates]\nagree_to_terms = true\n\
+         authorities = [{{ name = \"zerossl\", external_account = {{ id = \"a\", key_file = \"{secrets}/account/account.key\" }} }}]\n\
+         [tsig.transfer]\nsecret_file = \"{secrets}/tsig/tsig.key\"\n\
+         [domain.\"example.com\"]\nsite = \"public\"\nzone = \"zones/example.com.zone\"\n\
+         certificate = {{ chain = \"chain.pem\", key = \"{secrets}/certificate/certificate.key\" }}\n\
          secondaries = [{{ address = \"127.0.0.9:1\", key = \"transfer\" }}]\n"
     );
     directory.replace("sanderling.toml", config.as_bytes());
@@ -20,24 +34,31 @@ fn configure(directory: &TestDirectory, secret: &str, state: &str) {
 
 #[test]
 fn secrets_beside_zones_are_named_everywhere() {
-    let secret = format!("{SECRET}\n");
-    let directory = TestDirectory::with(&[
-        ("zones/example.com.zone", ZONE),
-        ("zones/tsig.key", secret.as_bytes()),
-        ("keys/tsig.key", secret.as_bytes()),
-    ]);
+    let directory = TestDirectory::with(&[("zones/example.com.zone", ZONE), ("public/index.html", b"hi\n")]);
+    for folder in ["zones", "keys"] {
+        for (name, _) in SECRETS {
+            let content = if name == "cookie" { "0123456789abcdef0123456789abcdef\n" } else { &format!("{SECRET}\n") };
+            directory.write(&format!("{folder}/{name}/{name}.key"), content.as_bytes());
+        }
+    }
+    issue_for("example.com", &directory, "chain.pem", "zones/certificate/certificate.key", "example.com");
+    std::fs::copy(
+        directory.path().join("zones/certificate/certificate.key"),
+        directory.path().join("keys/certificate/certificate.key"),
+    )
+    .expect("copied");
     let file = directory.argument("sanderling.toml");
     configure(&directory, "zones", "zones");
-    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    let server = TestServer::start_command(directory.serve_command(), LISTENERS);
     let status = directory.control("status").text();
     if status.contains("Landlock not supported") {
         eprintln!("NOT TESTED: this kernel has no Landlock");
         return;
     }
     let check = run(&["check", "--config", &file]);
-    for secret in ["the TSIG secret file `", "the state folder `"] {
+    for secret in SECRETS.map(|(_, kind)| kind).into_iter().chain(["state folder"]) {
         for text in [&status, &server.errors(), &check.errors] {
-            assert!(text.contains(&format!("{PROBLEM}{secret}")), "{secret}: {text}");
+            assert!(text.contains(&format!("{PROBLEM}the {secret} `")), "{secret}: {text}");
         }
     }
     assert_eq!(check.code(), Some(0), "{check}");
@@ -46,7 +67,7 @@ fn secrets_beside_zones_are_named_everywhere() {
 
     configure(&directory, "keys", "elsewhere");
     std::fs::create_dir(directory.path().join("elsewhere")).expect("created");
-    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    let server = TestServer::start_command(directory.serve_command(), LISTENERS);
     let status = directory.control("status").text();
     for text in [&status, &server.errors(), &run(&["check", "--config", &file]).errors] {
         assert!(!text.contains(PROBLEM), "{text}");

@@ -294,6 +294,25 @@ fn keeper_lies_to_the_supervisor() {
     play_events(Role::Keeper);
 }
 
+/// The supervisor keeps at most so many messages for the agent while that does not read: 256 descriptors, and what its
+/// socket takes.
+#[test]
+fn server_process_that_floods_the_agent_is_ended() {
+    if !may_play() {
+        return;
+    }
+    let mut played = Played::start();
+    let row = EVENTS.iter().find(|row| row.name() == "UpdatesMade").expect("a row");
+    let (packet, (agent, _)) = (row.packet(Lie::Honest), played.take(Role::Agent));
+    assert!(send_signal("STOP", &agent.to_string()));
+    played.lie(Role::ServerProcess, "a flood", &packet, REPEATED_COUNT);
+    let errors = played.server.errors();
+    assert!(send_signal("CONT", &agent.to_string()));
+    assert!(errors.contains("it floods the agent with messages"), "{errors}");
+    played.check_service("a flood");
+    assert_eq!(played.server.stop().code(), Some(0));
+}
+
 #[test]
 fn commands_of_other_processes_are_not_carried_out() {
     if !may_play() {

@@ -1,9 +1,10 @@
 //! Single faults of system calls that once ended a process, or let two serve.
 
 use ::soak::torture::zones;
-use sanderling_testkit::seed;
-use std::env;
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, children_with, seed, wait_until};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
 /// Faults of agent and keeper in one run of the tests.
 const ZONE_FAULTS: usize = 16;
@@ -97,4 +98,41 @@ fn zone_takes_updates_after_one_that_was_not_stored() {
 fn all_zones_take_changes_after_a_fault_of_the_agent_or_the_keeper() {
     let fault_count = env::var("SANDERLING_ZONE_FAULTS").ok().and_then(|text| text.parse().ok());
     check_zones(&[], fault_count.unwrap_or(ZONE_FAULTS));
+}
+
+const SIGNED_ZONE: &str = "$TTL 300\n@ SOA ns1 host 7 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\n";
+
+/// A thread whose work is done wakes the one that waits for it by an eventfd; that it cannot is a panic.
+#[test]
+fn panic_of_any_thread_of_the_agent_ends_it() {
+    if !may_trace() {
+        return;
+    }
+    let config = "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\nresolvers = []\n\
+                  [domain.\"signed.test\"]\nzone = \"signed.zone\"\ndnssec = true\n";
+    let directory =
+        TestDirectory::with(&[("sanderling.toml", config.as_bytes()), ("signed.zone", SIGNED_ZONE.as_bytes())]);
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    server.wait_for_error("zone signed.test: serial ");
+    let [agent] = children_with(server.process_id(), "internal-agent")[..] else { panic!("no agent") };
+    let of_thread = |thread: &str, file: &str| {
+        fs::read_to_string(format!("/proc/{agent}/task/{thread}/{file}")).unwrap_or_default()
+    };
+    let threads = fs::read_dir(format!("/proc/{agent}/task")).unwrap();
+    let threads: Vec<String> = threads
+        .map(|thread| thread.unwrap().file_name().into_string().unwrap())
+        .filter(|thread| ["disk\n", "zones\n", "keeper\n"].contains(&of_thread(thread, "comm").as_str()))
+        .collect();
+    let mut strace = Command::new("strace");
+    strace.args(["-P", "anon_inode:[eventfd]", "-e", "inject=write:error=EIO", "-o", &directory.argument("strace")]);
+    strace.args(threads.iter().flat_map(|thread| ["-p", thread])).stderr(Stdio::null());
+    let mut strace = strace.spawn().expect("strace runs");
+    wait_until("the threads are traced", || {
+        threads.iter().all(|thread| !of_thread(thread, "status").contains("TracerPid:\t0\n"))
+    });
+    directory.replace("signed.zone", SIGNED_ZONE.replace("192.0.2.1", "192.0.2.2").as_bytes());
+    let _ = directory.control_with("reload", &["signed.test"]);
+    server.wait_for_error(&format!("agent {agent} exited with status 101; restarting"));
+    assert!(server.errors().contains("failed to wake I/O driver"), "{}", server.errors());
+    strace.wait().expect("it ends with what it traces");
 }

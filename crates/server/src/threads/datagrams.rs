@@ -13,7 +13,9 @@ use crate::snapshot::Snapshot;
 use crate::threads::shared::Shared;
 use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
-use sanderling_dns::{Answer, DnsTransport, ParsedQuery, ReplyClass, RequestInfo, answer_parsed, answer_with_options};
+use sanderling_dns::{
+    Answer, DnsTransport, Name, ParsedQuery, ReplyClass, RequestInfo, answer_parsed, answer_with_options,
+};
 use sanderling_os::clock::{unix_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
@@ -277,11 +279,15 @@ impl Limiter<'_> {
         self.rate_limit.take(policy, client, class, self.now_unix_s)
     }
 
-    /// The class of the reply to NOTIFY, or to a query for a transfer, that a rule allows to the address of the client:
-    /// it is not an error, and a primary sends many of them together, one for each of its zones.
+    /// The class of a reply without zone data that is not an error: to NOTIFY, or to a query for a transfer, that a
+    /// rule allows to the address of the client, as a primary sends many of them together, one for each of its zones;
+    /// to a query for the name of this server, its version or a cookie.
     #[cold]
     fn class_of_allowed(&self, query: &ParsedQuery<'_, '_>, client: IpAddr) -> Option<ReplyClass> {
-        let Snapshot { notify, transfers, zones, .. } = self.snapshot;
+        let Snapshot { notify, transfers, zones, reply_options, .. } = self.snapshot;
+        if query.is_answered_by(reply_options) {
+            return Some(self.rate_limit.class_of(query.qname().unwrap_or(Name::ROOT)));
+        }
         if let (Some(policy), Some(request)) = (notify, NotifyRequest::new(query)) {
             return policy
                 .allows(request.apex(), client, None, zones)

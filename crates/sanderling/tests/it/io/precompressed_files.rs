@@ -21,6 +21,10 @@ const GZIP: &[u8] =
     b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x4e\xcc\x4b\x49\x2d\xca\xc9\xcc\x4b\xe7\x2a\x1e\x65\x8e\x32\x47\x99\
     \xa3\x4c\x72\x99\0\x0b\xbf\xdf\x65\x4c\x04\0\0";
 
+/// The same, made with `zstd --ultra -22` of a pipe: browsers refuse its window of 128 MiB (RFC 9659).
+const LARGE_WINDOW_ZSTD: &[u8] =
+    b"\x28\xb5\x2f\xfd\x04\x88\x95\x00\x00\x58sanderling\n\x01\x00\x3e\xf8\x2f\x5e\xa9\x2f\x81\xda";
+
 /// Longer than a response waits for a file that is being written.
 const AFTER_A_WRITE: Duration = Duration::from_secs(1);
 /// Time between two requests.
@@ -187,7 +191,7 @@ fn precompressed_file_has_no_coding_under_its_own_name() {
 
 #[test]
 fn only_valid_precompressed_files_are_used() {
-    let domain = Domain::with_site(&[
+    let domain = with_site(&[
         ("index.html", b"hi\n"),
         ("photo.png", b"a compressed type"),
         ("photo.png.br", b"photo"),
@@ -198,13 +202,16 @@ fn only_valid_precompressed_files_are_used() {
         ("twice.js.br", b"a file that is requested by this name"),
         ("twice.js.br.gz", b"twice"),
         ("lone.js.br", b"neither brotli nor beside a file"),
+        ("app.js", LINES),
+        ("app.js.zst", LARGE_WINDOW_ZSTD),
+        ("app.js.gz", b"no gzip"),
     ]);
     let root = domain.directory.path().join("public");
     domain.directory.write("outside.js", b"out");
     symlink("../outside.js", root.join("out.js.br")).unwrap();
     assert!(Command::new("mkfifo").arg(root.join("fifo.js.br")).status().unwrap().success());
     let mut client = Client::connect(&domain);
-    for name in ["photo.png", "directory.js", "fifo.js", "out.js", "twice.js.br"] {
+    for name in ["photo.png", "directory.js", "fifo.js", "out.js", "twice.js.br", "app.js"] {
         let content = fs::read(root.join(name)).unwrap();
         check_only(&client.get(&format!("/{name}"), "br, gzip, zstd"), &content);
     }
