@@ -6,7 +6,7 @@ use super::name_servers::SECRET;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run};
 
 const ZONE: &[u8] = b"$TTL 60\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
-const LISTENERS: ListenerCounts = ListenerCounts { http: 0, dns: 1 };
+const LISTENERS: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 const PROBLEM: &str = "the server process can read ";
 
 /// The folders of the secrets, and what a problem calls them.
@@ -20,7 +20,7 @@ const SECRETS: [(&str, &str); 4] = [
 /// The zone is in `zones`; each secret is in a folder of its own below `secrets`, the state folder in `state`.
 fn configure(directory: &TestDirectory, secrets: &str, state: &str) {
     let config = format!(
-        "workers = 1\nstate = \"{state}/state\"\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
+        "workers = 1\nstate = \"{state}/state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
          [dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\ncookie_secret_file = \"{secrets}/cookie/cookie.key\"\n\
          [certificates]\nagree_to_terms = true\n\
          authorities = [{{ name = \"zerossl\", external_account = {{ id = \"a\", key_file = \"{secrets}/account/account.key\" }} }}]\n\
