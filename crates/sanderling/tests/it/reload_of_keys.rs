@@ -26,7 +26,7 @@ const ALIKE_ROUNDS: usize = 2;
 /// Time in which an agent that has been started signs zones, asks primaries, and so on.
 const AGENT_TIME: Duration = Duration::from_secs(2);
 /// Changes in a sample.
-const SAMPLE_COUNT: usize = 5;
+const SAMPLE_COUNT: usize = 4;
 /// Keys whose changes a reload does not take back: sockets are not closed, since clients may be in their queues, and a
 /// certificate stays in service until there is the next one.
 const WITHOUT_WAY_BACK: &[&str] = &["listeners", "certificate"];
