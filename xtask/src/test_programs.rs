@@ -129,7 +129,9 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
 fn programs_of(messages: &str) -> Vec<TestProgram> {
     let program = |line: &str| {
         let (path, manifest) = (text_of("executable", line)?, text_of("manifest_path", line)?);
-        let is_test = line.contains("\"test\":true},");
+        // The object before it, of the target, has a key of that name too.
+        let (_, profile) = line.split_once("\"profile\":{")?;
+        let is_test = profile.split('}').next()?.ends_with("\"test\":true");
         is_test.then(|| Some(TestProgram { folder: Path::new(manifest).parent()?.to_owned(), path: path.into() }))?
     };
     messages.lines().filter_map(program).collect()
@@ -149,7 +151,7 @@ mod tests {
     fn programs_are_those_of_tests() {
         let messages = r#"{"reason":"compiler-artifact","manifest_path":"/p/crates/os/Cargo.toml","profile":{"opt_level":"0","test":true},"filenames":["/p/t/a"],"executable":"/p/t/a","fresh":true}
 {"reason":"compiler-artifact","manifest_path":"/p/crates/os/Cargo.toml","profile":{"opt_level":"0","test":true},"executable":null}
-{"reason":"compiler-artifact","manifest_path":"/p/xtask/Cargo.toml","profile":{"opt_level":"0","test":false},"executable":"/p/t/b"}
+{"reason":"compiler-artifact","manifest_path":"/p/xtask/Cargo.toml","target":{"name":"b","test":true},"profile":{"opt_level":"0","test":false},"executable":"/p/t/b"}
 {"reason":"build-finished","success":true}
 "#;
         assert_eq!(programs_of(messages), [TestProgram { folder: "/p/crates/os".into(), path: "/p/t/a".into() }]);
