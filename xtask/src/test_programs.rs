@@ -81,6 +81,9 @@ pub(crate) fn run(
     };
     let mut outcome = Outcome::Passed;
     for Selection { package, names } in selections {
+        if programs.iter().all(|it| !it.folder.ends_with(package)) {
+            return Outcome::Failed(format!("there are no tests in {package}"));
+        }
         for program in programs.iter().filter(|it| it.folder.ends_with(package)) {
             let names = names.iter().map(|name| (*name).to_owned());
             let arguments: Vec<String> = names.chain(arguments.iter().cloned()).collect();

@@ -206,7 +206,7 @@ mod tests {
             let error = ask().await.expect_err("one is not responsible");
             assert!(error.contains("it answers REFUSED"), "{error}");
             let unknown = parents.ds(&apex, &[]).await;
-            assert!(unknown.expect_err("no resolver").contains("no resolver is asked"));
+            assert!(unknown.expect_err("no resolver").contains("no resolver is queried"));
         });
     }
 }

@@ -133,6 +133,11 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// The number of problems so far. What follows from a problem of a table is not reported as well.
+    pub(super) fn problem_count(&self) -> usize {
+        self.diagnostics.len()
+    }
+
     /// Whether a problem has been added.
     pub(super) fn has_problems(&self) -> bool {
         !self.diagnostics.is_empty()

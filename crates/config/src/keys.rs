@@ -85,8 +85,8 @@ macro_rules! keys {
 const TOP: &[Key] = keys! {
     workers in 1..=WORKER_COUNT_MAX => "4", server (worker_count);
     listeners => "\"auto\"", server (sockets_per_address);
-    user => "\"sanderling\"", server (user_and_group), agent (user_and_group), keeper (user_and_group);
-    group => "\"sanderling\"", server (user_and_group), agent (user_and_group), keeper (user_and_group);
+    user => "\"sanderling\"", server { |next, running| user_of(next) != user_of(running) }, agent (user_and_group), keeper (user_and_group);
+    group => "\"sanderling\"", server { |next, running| group_of(next) != group_of(running) }, agent (user_and_group), keeper (user_and_group);
     sandbox: true => "true", server (sandbox), agent (sandbox), keeper (sandbox);
     keys => "\"keeper\"", server (keys);
     control => "\"control.sock\"";
@@ -503,6 +503,14 @@ impl Key {
         };
         differs(next, running).then(|| format!("{name} {change}"))
     }
+}
+
+fn user_of(config: &Config) -> Option<&str> {
+    config.user_and_group.as_ref().map(|it| it.user.as_str())
+}
+
+fn group_of(config: &Config) -> Option<&str> {
+    config.user_and_group.as_ref()?.group.as_deref()
 }
 
 /// The names at which an authority finds a token.

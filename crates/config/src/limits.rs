@@ -192,7 +192,7 @@ limits! {
     site_rules_max: usize = 10_000 in 0..=1_000_000,
         "Redirects of a site from each source, and the same number of header rules.";
     site_patterns_max: usize = 1_000 in 0..=100_000,
-        "Pattern rules (with `*` or `:name`) of a site, which are matched one by one.";
+        "Pattern rules (with `*` or `:name`) of a site in each of its sources, matched one by one.";
     rules_file_bytes_max: u64 = 1_048_576 in 0..=67_108_864,
         "Size of a file `_redirects` or `_headers`; a larger one is not used.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
@@ -264,7 +264,7 @@ limits! {
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216 for Agent,
         "Size of the dynamic updates of a zone; a further update gets SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
-        "Update signatures remembered against replay; beyond it, the oldest are forgotten.";
+        "Update signatures remembered against replay; beyond it, the first to expire are forgotten.";
     dns_updates_waiting_max: usize = 256 in 1..=65_536,
         "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
     dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,

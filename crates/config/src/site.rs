@@ -90,7 +90,7 @@ impl Hsts {
         };
         let subdomains = if self.subdomains { " and all names below it" } else { "" };
         let message = format!(
-            "`hsts`: browsers that have visited it refuse this site{subdomains} for {time} over HTTP or with an \
+            "`hsts`: browsers that have visited this site refuse it{subdomains} for {time} over HTTP or with an \
                 invalid certificate"
         );
         let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };

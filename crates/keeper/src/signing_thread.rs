@@ -43,7 +43,10 @@ fn is_of_peer(error: &io::Error) -> bool {
 /// Ends the process, which the supervisor starts again, unless the peer has closed its socket.
 fn end_process_unless_of_peer(error: &io::Error) {
     if !is_of_peer(error) {
-        log_error(&format!("the keeper cannot use the socket of a server process: {}; closing it", error_text(error)));
+        log_error(&format!(
+            "the keeper cannot use the socket of a server process: {}; the keeper exits and is restarted",
+            error_text(error)
+        ));
         log::flush(LOG_TIME_MAX);
         std::process::exit(Exit::Failure.status().into());
     }

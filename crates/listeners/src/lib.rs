@@ -104,7 +104,8 @@ impl Listeners {
     /// Shuts down the listening sockets of the addresses that `kept` does not have, except for external ones.
     pub fn shut_down_except(&self, kept: &Listeners) -> io::Result<()> {
         let unused = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
-        unused.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
+        // One that fails does not keep the others from being shut down.
+        unused.flat_map(|address| &address.streams).map(|stream| stream.shutdown()).fold(Ok(()), Result::and)
     }
 
     /// Whether no listening socket was shut down by another process that has it.

@@ -59,7 +59,7 @@ impl Variable for HttpVariable {
         ("host", HttpVariable::Host, "the field Host"),
         ("status", HttpVariable::Status, "the status of the response"),
         ("body_bytes_sent", HttpVariable::BodyBytesSent, "content bytes sent"),
-        ("request_time", HttpVariable::RequestTime, "seconds from the request to the end of the response"),
+        ("request_time", HttpVariable::RequestTime, "seconds from the head of the response to its end"),
     ];
 
     fn from_name(name: &str) -> Option<HttpVariable> {

@@ -39,7 +39,7 @@ impl PrivateState {
         } else {
             return Ok(());
         };
-        let remedy = "it is not served; set `state` to a folder outside all sites, or move the site";
+        let remedy = format!("it is not served; set `state` to a folder outside all sites, or move the {kind}");
         Err(Diagnostic::error(location.clone(), Problem::new(message, remedy)))
     }
 }

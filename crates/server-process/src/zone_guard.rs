@@ -89,7 +89,7 @@ mod tests {
         let many = VersionInfo { record_count: u64::MAX / 60, ..OLD };
         check(many, OLD, Some("records are missing, more than `zone_lost_records_percent_max` (50 %)"));
         let cut = VersionInfo { ends_with_newline: false, ..OLD };
-        check(most, cut, Some("the zone seems to be cut off: 18446744073709550615 of 18446744073709551615 records"));
+        check(most, cut, Some("the zone seems to be truncated: 18446744073709550615 of 18446744073709551615 records"));
     }
 
     #[test]

@@ -92,8 +92,8 @@ counters! {
     DnsTransfersDone = "dns_transfers_done": "Zone transfers completed.";
     DnsTransfersUpToDate = "dns_transfers_up_to_date": "IXFR queries answered with the SOA: up to date, or over UDP.";
     DnsTransfersRefused = "dns_transfers_refused": "Zone transfers refused because no rule allows them.";
-    DnsUpdates = "dns_updates": "Dynamic updates accepted.";
-    DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no rule allows.";
+    DnsUpdates = "dns_updates": "Dynamic updates accepted, to be applied.";
+    DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no key allows.";
     DnsUpdatesRepeated = "dns_updates_repeated": "Repeated dynamic updates, which are not applied again.";
     DnsUpdatesOverLimit = "dns_updates_over_limit": "Dynamic updates refused because of dns_updates_waiting_max.";
     DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";

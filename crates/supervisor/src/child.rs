@@ -112,8 +112,14 @@ impl<R: Role> Child<R> {
             }
             Ok(Received::WouldBlock) => {}
             Ok(Received::Closed) => self.end_hearing(),
-            Ok(Received::Message(other, _)) => return Err(format!("unexpected message {other:?}")),
-            Err(error) => return Err(format!("cannot receive its messages: {}", error_text(&error))),
+            Ok(Received::Message(other, _)) => {
+                self.end_hearing();
+                return Err(format!("unexpected message {other:?}"));
+            }
+            Err(error) => {
+                self.end_hearing();
+                return Err(format!("cannot receive its messages: {}", error_text(&error)));
+            }
         }
         Ok(None)
     }
@@ -232,8 +238,13 @@ impl<R: Role> OnlyChild<R> {
 
     /// Gives up the one that runs.
     pub(super) fn take(&mut self) -> Option<Child<R>> {
-        let State::Running(child) = std::mem::replace(&mut self.state, State::Idle) else { return None };
-        Some(child)
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Running(child) => Some(child),
+            other => {
+                self.state = other;
+                None
+            }
+        }
     }
 
     /// The next one starts at this time, or not at all; the exit of one that runs decides that again.

@@ -182,7 +182,7 @@ impl SigningHandle {
                 seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
                 seconds => format!("{} days", seconds / 86_400),
             };
-            text += &format!("  signatures will be renewed in {time}\n");
+            text += &format!("  next renewal of signatures in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };

@@ -21,7 +21,8 @@ impl ConfigBuilder<'_, '_> {
             contacts: keys.get("contact").map(|entry| self.read_contacts(entry)).unwrap_or_default(),
             authorities: keys.get("authorities").map(|entry| self.read_authorities(entry)).unwrap_or_default(),
         };
-        if !agrees {
+        let is_wrong = keys.get("agree_to_terms").is_some_and(|entry| entry.value.get_ref().as_bool().is_none());
+        if !agrees && !is_wrong {
             self.error(
                 section.offset,
                 "an authority issues certificates only to accounts that agree to its terms",
@@ -69,7 +70,8 @@ impl ConfigBuilder<'_, '_> {
             DeValue::String(name) => self.known_authority(offset, name)?,
             _ => self.read_authority_table(entry)?,
         };
-        if authority.needs_external_account() && authority.external_account.is_none() {
+        let has_account = item.get_ref().as_table().is_some_and(|table| table.contains_key("external_account"));
+        if authority.needs_external_account() && !has_account {
             let message = format!("`{}` issues certificates only to registered accounts", authority.name);
             let remedy = format!("write {{ name = \"{}\", {EXTERNAL_ACCOUNT_EXAMPLE} }}", authority.name);
             self.error(offset, message, remedy);
@@ -120,6 +122,8 @@ impl ConfigBuilder<'_, '_> {
                 self.error(offset, "an authority has a `name` and a `directory`", "remove one of them");
                 return None;
             }
+            // The value was reported.
+            (None, None) if keys.get("name").or(keys.get("directory")).is_some() => return None,
             (None, None) => {
                 let remedy = format!("write {AUTHORITY_EXAMPLE}");
                 self.error(entry.value.span().start, "an authority has no `directory` and no `name`", remedy);
@@ -144,12 +148,14 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_external_account(&mut self, entry: Entry<'_, '_>) -> Option<ExternalAccount> {
+        let problem_count = self.reader.problem_count();
         let keys = self.reader.keys(entry, Section::ExternalAccount)?;
         let id = keys.get("id").and_then(|entry| self.reader.string(entry)).filter(|(_, id)| !id.is_empty());
         match (id, self.read_path(keys.get("key_file"))) {
             (Some((_, id)), Some((key_file, location))) => {
                 Some(ExternalAccount { id: id.to_owned(), key_file, location })
             }
+            _ if self.reader.problem_count() > problem_count => None,
             _ => {
                 let remedy = format!("write {EXTERNAL_ACCOUNT_EXAMPLE}");
                 self.error(entry.offset, "an external account needs `id` and `key_file`", remedy);
@@ -258,5 +264,28 @@ mod tests {
             &format!("{ACME}[domain.\"localhost\"]\nsite = \"public\"\n"),
             &["3:9: no authority issues a certificate for localhost; write certificate = \"none\" for this domain"],
         );
+    }
+
+    #[test]
+    fn what_follows_from_a_mistake_is_not_reported() {
+        let of = |keys: &str| {
+            let text = format!("[certificates]\n{keys}\n{DOMAIN}");
+            crate::config_file::tests::read(text.as_bytes()).expect_err("refused")
+        };
+        for (keys, expected) in [
+            ("agree_to_terms = \"yes\"", "`agree_to_terms` must be true or false"),
+            (
+                "agree_to_terms = true\nauthorities = [{ name = \"google\", external_account = { id = 5, key_file = \"k\" } }]",
+                "`id` must be a string",
+            ),
+            (
+                "agree_to_terms = true\nauthorities = [{ name = \"google\", external_account = { id = \"i\", keyfile = \"k\" } }]",
+                "unknown key `keyfile`",
+            ),
+            ("agree_to_terms = true\nauthorities = [{ directory = 5 }]", "`directory` must be a string"),
+        ] {
+            let messages = of(keys);
+            assert!(messages.len() == 1 && messages[0].contains(expected), "{keys}: {messages:?}");
+        }
     }
 }

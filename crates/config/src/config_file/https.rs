@@ -48,6 +48,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_hsts(&mut self, section: Entry<'_, '_>) -> Option<Hsts> {
+        let problem_count = self.reader.problem_count();
         let keys = self.reader.keys(section, Section::Hsts)?;
         let (subdomains, preload) = (self.reader.boolean(&keys, "subdomains"), self.reader.boolean(&keys, "preload"));
         let max_age_s = match (keys.get("max_age"), keys.get("max_age_s")) {
@@ -64,7 +65,8 @@ impl ConfigBuilder<'_, '_> {
                 return None;
             }
         };
-        if preload && (!subdomains || max_age_s < PRELOAD_MAX_AGE_S_MIN) {
+        if preload && self.reader.problem_count() == problem_count && (!subdomains || max_age_s < PRELOAD_MAX_AGE_S_MIN)
+        {
             let message = "`preload` needs `subdomains = true` and `max_age` of at least \"365d\"";
             self.error(section.offset, message, "change them, or remove `preload`");
         }
@@ -311,10 +313,10 @@ mod tests {
         assert!(risks("max_age_s = 1").contains(": note: `hsts`"), "{}", risks("max_age_s = 1"));
         let (hour, days) = (risks("max_age_s = 3600"), risks("max_age_s = 864000, subdomains = true"));
         assert!(
-            hour.contains(":6:1: note: `hsts`: browsers that have visited it refuse this site for 3600 s "),
+            hour.contains(":6:1: note: `hsts`: browsers that have visited this site refuse it for 3600 s "),
             "{hour}"
         );
-        assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
+        assert!(days.contains("refuse it and all names below it for 10 days over HTTP"), "{days}");
         assert!(
             days.ends_with("to withdraw it, set `max_age = \"0s\"` for 10 days before you remove the key"),
             "{days}"

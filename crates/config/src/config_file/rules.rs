@@ -183,6 +183,7 @@ impl ConfigBuilder<'_, '_> {
                 return None;
             }
         }
+        let problem_count = self.reader.problem_count();
         let keys = self.reader.keys(rule, Section::Redirect)?;
         text.to = keys.get("to").and_then(|entry| self.reader.string(entry)).map(|(_, to)| to);
         text.status = self.reader.count(&keys, "status");
@@ -191,7 +192,8 @@ impl ConfigBuilder<'_, '_> {
         for entry in keys.get("query").map(|entry| self.reader.entries(entry)).unwrap_or_default() {
             query.push((entry.key, self.reader.string(entry)?.1));
         }
-        Some(Redirect::new(&RedirectText { query: &query, ..text }))
+        let is_read = self.reader.problem_count() == problem_count;
+        is_read.then(|| Redirect::new(&RedirectText { query: &query, ..text }))
     }
 
     fn read_field_rules(&mut self, section: Entry<'_, '_>) -> Vec<FieldRule> {

@@ -130,7 +130,7 @@ fn addresses_follow_the_target_and_outlive_resolver_and_server() {
     targets.change(3);
     let status = || zone_command(&directory, "status");
     wait_until("the status has the problem", || status().contains("asking the resolver 127.0.0.1:"));
-    assert!(status().contains("alias    www.host.example: 192.0.2.2 2001:db8::2, asked in "), "{}", status());
+    assert!(status().contains("alias    www.host.example: 192.0.2.2 2001:db8::2, queried in "), "{}", status());
     assert_eq!(addresses(address), expected(2));
     drop(server);
     let server = start(&directory);

@@ -11,7 +11,7 @@ fn printed_commands_work() {
     let (mut curl_count, mut dig_count) = (0, 0);
     loop {
         let line = server.next_line();
-        if line.starts_with("Ctrl-C") {
+        if line.starts_with("Press Ctrl-C") {
             break;
         }
         let Some(words) = line.strip_prefix("  ").map(|line| line.split(' ').collect::<Vec<_>>()) else { continue };

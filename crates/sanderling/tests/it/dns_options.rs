@@ -64,14 +64,14 @@ fn name_version_and_cookie_are_no_errors() {
     directory.replace("sanderling.toml", (config + "[limits]\ndns_udp_errors_per_second_max = 0\n").as_bytes());
     let server = TestServer::start_command(directory.serve_command(), DNS);
     for name in ["version.bind", "id.server", "hostname.bind"] {
-        assert!(dig(server.dns(), &["CH", "TXT", name, "+nocookie"]).text().contains("NOERROR"), "{name}");
+        assert!(dig_udp(server.dns(), &["CH", "TXT", name, "+nocookie"]).text().contains("NOERROR"), "{name}");
     }
     // An OPT with a cookie and nothing else.
     let client = UdpClient::new(server.dns());
     client.send(b"\0\x01\0\0\0\0\0\0\0\0\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08clientco");
     assert_eq!(client.receive()[3] & 15, 0);
     // What no option answers is an error.
-    let reply = dig(server.dns(), &["CH", "TXT", "authors.bind", "+nocookie", "+tries=1", "+time=1"]);
+    let reply = dig_udp(server.dns(), &["CH", "TXT", "authors.bind", "+nocookie", "+tries=1", "+time=1"]);
     assert!(reply.code() == Some(9), "no reply: {reply}");
 }
 

@@ -504,7 +504,7 @@ fn site_is_redirected_to_https_and_kept_there() {
     let check = |option| run(&["check", "--config", &directory.argument("sanderling.toml"), option]);
     let checked = check("--strict");
     assert_eq!(checked.code(), Some(0), "{checked}");
-    assert!(checked.errors.contains("note: `hsts`: browsers that have visited it refuse this site for a day"));
+    assert!(checked.errors.contains("note: `hsts`: browsers that have visited this site refuse it for a day"));
     let json = check("--json").text();
     assert!(json.contains("\"warnings\":0,\"notes\":1,\"problems\":[{\"severity\":\"note\""), "{json}");
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);

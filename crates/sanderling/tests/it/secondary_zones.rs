@@ -350,7 +350,7 @@ fn record_outside_of_the_zone_is_left_out_and_named() {
     let directory = configure(primary.address, "", "");
     let server = start(&directory);
     wait_until("the zone is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("9"));
-    let line = "  left out the record com. A, which is outside of the zone\n";
+    let line = "  left out the record com. A, which is outside the zone\n";
     wait_until("the status names the record", || zone_status(&directory).contains(line));
 }
 

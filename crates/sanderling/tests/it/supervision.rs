@@ -185,10 +185,7 @@ fn memory_with_secrets_cannot_be_read() {
     let config = config.replace("[dns]\n", "[dns]\ncookie_secret_file = \"cookie.secret\"\n");
     directory.replace("sanderling.toml", config.as_bytes());
     let ended = directory.control("reload");
-    assert!(
-        ended.code() == Some(0) && ended.text().contains("`cookie_secret_file`, `users_file` or [tsig] was added"),
-        "{ended}"
-    );
+    assert!(ended.code() == Some(0) && ended.text().contains("`cookie_secret_file` was added"), "{ended}");
     assert!(!is_dumpable(server.server_process_id()));
 }
 

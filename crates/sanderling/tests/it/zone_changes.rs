@@ -91,8 +91,8 @@ fn notify_is_repeated_until_it_is_answered_and_then_given_up() {
     let mut refused = [&message[..2], &[0xa4, 5, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
     refused.extend_from_slice(&message[12..29]);
     silent.send_to(&refused, client).unwrap();
-    server.wait_for_error("zone example.com: NOTIFY of serial 4294967295 to 127.0.0.1:");
-    server.wait_for_error("given up: it sends a message without a signature");
+    server.wait_for_error("zone example.com: giving up NOTIFY of serial 4294967295 to 127.0.0.1:");
+    server.wait_for_error(": it sends a message without a signature");
     let status = directory.control("status").text();
-    assert!(status.contains("zone example.com: NOTIFY of serial 4294967295 to 127.0.0.1:"), "{status}");
+    assert!(status.contains("zone example.com: giving up NOTIFY of serial 4294967295 to 127.0.0.1:"), "{status}");
 }

@@ -359,7 +359,7 @@ impl LoadedZone {
         let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
         if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
             log(&format!(
-                "zone {}: applied stored dynamic updates, which add {added} records to the file and remove {removed}",
+                "zone {}: applied stored dynamic updates: compared with the file, {added} records are added and {removed} removed",
                 zone.apex
             ));
         }

@@ -51,7 +51,7 @@ fn command_of_a_domain_runs_after_each_certificate_without_descriptors_of_the_se
     fs::rename(folder.join("fail"), folder.join("hang")).unwrap();
     assert_eq!(setup.directory.control_with("renew", &["example.com"]).code(), Some(0));
     server.wait_for_error("`on_renew` of example.com did not end within 1 s; killed");
-    wait_until("the status is logged", || server.errors().contains("has failed: signal: 9"));
+    wait_until("the status is logged", || server.errors().contains("failed: signal: 9"));
 }
 
 #[test]

@@ -53,10 +53,9 @@ fn domain_keeps_its_certificate_if_its_new_path_is_wrong() {
         directory.replace("sanderling.toml", b_test(chain, further).as_bytes());
         let reloaded = directory.control("reload");
         assert_eq!(reloaded.code(), Some(1), "{reloaded}");
-        for expected in [
-            "certificate b.test: not reloaded, keeping the version read from ",
-            "b.pem before: ECDSA, issued by of-b, ",
-        ] {
+        for expected in
+            ["certificate b.test: not reloaded, keeping the version read from ", "b.pem: ECDSA, issued by of-b, "]
+        {
             assert!(format!("{}{}", reloaded.text(), reloaded.errors).contains(expected), "{reloaded}");
         }
         assert_eq!(served(&mut server), as_served("of-b"), "{chain} {further}");
