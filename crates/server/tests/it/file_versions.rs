@@ -22,7 +22,7 @@ const CLIENT_COUNT: usize = 4;
 const FILE_COUNT: usize = 24;
 /// Until a changed file in an unwatched directory is served: the second for which it is not checked, and time to check
 /// it.
-const CHECKED_AGAIN_MAX: Duration = Duration::from_millis(1_100);
+const CHECKED_AGAIN_MAX: Duration = Duration::from_secs(4);
 /// The kernel selects the worker of a connection: so many reach all of four, except one time in 10^24.
 const CONNECTION_COUNT_MAX: usize = 200;
 /// A file is its version number, repeated.
