@@ -1,12 +1,11 @@
 //! The table of steps that a change must pass, and their summary.
 
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{Log, Outcome, Program, is_installed};
+use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 use crate::test_programs::{self, Selection};
 use crate::{guard, setup, tidy};
 
@@ -192,7 +191,7 @@ fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
 
 /// The flag changes every crate, so they have a separate target folder.
 fn loom(log: &mut Log) -> Outcome {
-    let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("loom");
+    let folder = target_folder().join("loom");
     let program = Program::cargo_in_background()
         .args("test --locked --release --package sanderling-table --test loom --target-dir")
         .args_of(&[folder.to_string_lossy().into_owned()]);
@@ -236,8 +235,8 @@ fn target_is_installed() -> bool {
 /// Checks the targets; running them needs nightly Rust. Their workspace shares the target folder, so that most
 /// dependencies are checked already.
 fn fuzz(log: &mut Log) -> Outcome {
-    let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let check = format!("check --locked --manifest-path fuzz/Cargo.toml --target-dir {target} --bins");
+    let target = target_folder();
+    let check = format!("check --locked --manifest-path fuzz/Cargo.toml --target-dir {} --bins", target.display());
     // Nothing is linked, so the library need not be compiled.
     Program::cargo_in_background().args(&check).env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a").run(log)
 }

@@ -5,11 +5,11 @@
 use std::env;
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::program::{Log, Outcome, Program, is_installed};
+use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 
 const SNAPSHOT: &str = "bench/guard/instructions.txt";
 const UPDATE: &str = "cargo xtask guard --update";
@@ -118,8 +118,7 @@ impl Snapshot {
         if let Outcome::Failed(reason) = Program::cargo_in_background().args(DRIVER).run(log) {
             return Err(reason);
         }
-        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-        let driver = target.join("release/examples/counted");
+        let driver = target_folder().join("release/examples/counted");
         let kinds = Program::new(&driver.to_string_lossy()).output().ok_or("the driver lists no kinds")?;
         let count = |kind: &str| {
             // Starting and stopping are in both runs.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::program::{Log, Outcome, Program, is_installed};
+use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 
 const INSTALL: &str = "GOFLAGS=-mod=mod go install github.com/summerwind/h2spec/cmd/h2spec@latest";
 const CONFIG: &str = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\nhttp2 = true\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
@@ -37,8 +37,8 @@ struct Server {
 
 impl Server {
     fn start() -> Result<Server, String> {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-        let program = fs::canonicalize(target.join("release/sanderling")).map_err(|error| error.to_string())?;
+        let program =
+            fs::canonicalize(target_folder().join("release/sanderling")).map_err(|error| error.to_string())?;
         let made = Program::new("mktemp").args("--directory --tmpdir h2spec-XXXXXX").output();
         let folder = PathBuf::from(made.ok_or("mktemp failed")?.trim());
         let written = fs::create_dir(folder.join("public"))

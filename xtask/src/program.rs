@@ -154,6 +154,11 @@ pub(crate) fn is_installed(name: &str) -> bool {
     env::split_paths(&path).chain(sbin).any(|folder| folder.join(name).is_file())
 }
 
+/// The folder into which cargo builds.
+pub(crate) fn target_folder() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

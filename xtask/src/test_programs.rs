@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
 
-use crate::program::{Log, Outcome, Program};
+use crate::program::{Log, Outcome, Program, target_folder};
 
 const BUILD: &str = "test --locked --workspace --no-run";
 /// The programs other than tests: examples make cargo choose the features that tests have.
@@ -95,7 +95,7 @@ pub(crate) fn run(
 
 /// The folder with the programs that [`build`] makes.
 pub(crate) fn folder() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("debug")
+    target_folder().join("debug")
 }
 
 impl TestProgram {

@@ -4,10 +4,10 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::program::{Log, Outcome, Program};
+use crate::program::{Log, Outcome, Program, target_folder};
 use crate::setup;
 
 const NEEDED: &[setup::Needed] =
@@ -33,7 +33,7 @@ mkdir -p site
 echo audit > site/index.html";
 
 pub(crate) fn run(log: &mut Log) -> Outcome {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let target = target_folder();
     // Another user serves from it, and may have no access to the sources.
     let folder = env::temp_dir().join(format!("tls-audit-{}", std::process::id()));
     if let Err(error) = fs::create_dir(&folder) {
