@@ -368,7 +368,7 @@ pub(super) enum Section {
 
 impl Section {
     /// Those with their own heading, from the first.
-    const WITH_HEADING: usize = 11;
+    const WITH_HEADING: usize = Section::Limits as usize + 1;
     pub(super) const ALL: [Section; 25] = [
         Section::Top,
         Section::Http,
@@ -473,11 +473,12 @@ impl Section {
         let quoted = |keys: &[Key]| keys.iter().map(|key| format!("`{}`", key.name)).collect::<Vec<_>>().join(", ");
         let keys = self.row().1;
         match self {
-            Section::Top => format!(
-                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], \
-                 [catalog.\"NAME\"], [log], [metrics] and [limits]",
-                quoted(keys)
-            ),
+            Section::Top => {
+                let headings = Section::ALL[1..Section::WITH_HEADING].iter().map(|section| section.heading());
+                let headings: Vec<&str> = headings.map(|heading| heading.trim_start_matches("in ")).collect();
+                let (last, others) = headings.split_last().expect("there are sections");
+                format!("the keys are {}, {} and {last}", quoted(keys), others.join(", "))
+            }
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
             _ if keys.len() == 1 => format!("the only key is {}", quoted(keys)),
             _ => format!("the keys are {}", quoted(keys)),
@@ -493,15 +494,19 @@ pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
 impl Key {
     /// Why a server process that was started with `running` cannot apply what `next` has for this key of `section`.
     pub(super) fn reason_for_new_process(&self, section: Section, next: &Config, running: &Config) -> Option<String> {
+        let replaces = self.server?;
+        let (Replaces::Changed(differs) | Replaces::Added(differs)) = replaces;
+        if !differs(next, running) {
+            return None;
+        }
         let is_section = matches!(self.value, Value::Section);
         let name = if is_section { format!("[{}]", self.name) } else { format!("`{}`", self.name) };
-        let (differs, change) = match self.server? {
-            Replaces::Changed(differs) if is_section => (differs, "was added or removed".to_owned()),
-            Replaces::Changed(differs) if section == Section::Top => (differs, "has changed".to_owned()),
-            Replaces::Changed(differs) => (differs, format!("{} has changed", section.heading())),
-            Replaces::Added(differs) => (differs, "was added".to_owned()),
-        };
-        differs(next, running).then(|| format!("{name} {change}"))
+        Some(match replaces {
+            Replaces::Changed(_) if is_section => format!("{name} was added or removed"),
+            Replaces::Changed(_) if section == Section::Top => format!("{name} has changed"),
+            Replaces::Changed(_) => format!("{name} {} has changed", section.heading()),
+            Replaces::Added(_) => format!("{name} was added"),
+        })
     }
 }
 

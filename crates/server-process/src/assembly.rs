@@ -58,11 +58,17 @@ impl Assembly {
 
     /// Puts the zones into a snapshot, with what certificate authorities look for, and what depends on zones.
     pub(crate) fn zone_parts(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
-        let zones = self.challenges.overlay(&self.zones, config);
-        let (challenges, mail_policies) = (self.challenges.tokens(), mail_policies(config, &self.zones));
+        let put_zones = self.zones_with_challenges(config);
+        let mail_policies = mail_policies(config, &self.zones);
         move |snapshot| {
-            snapshot.zones = zones;
-            (snapshot.challenges, snapshot.mail_policies) = (challenges, mail_policies);
+            put_zones(snapshot);
+            snapshot.mail_policies = mail_policies;
         }
+    }
+
+    /// Puts the zones into a snapshot, with what certificate authorities look for.
+    pub(crate) fn zones_with_challenges(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
+        let (zones, challenges) = (self.challenges.overlay(&self.zones, config), self.challenges.tokens());
+        move |snapshot| (snapshot.zones, snapshot.challenges) = (zones, challenges)
     }
 }

@@ -388,7 +388,7 @@ impl<'s> ControlLoop<'s> {
         match challenges.and_then(challenges_from_memfd) {
             Ok(challenges) => {
                 self.state.assembly.challenges = ActiveChallenges::new(challenges, &self.state.config);
-                self.server.update_snapshot(self.state.assembly.zone_parts(&self.state.config));
+                self.server.update_snapshot(self.state.assembly.zones_with_challenges(&self.state.config));
                 self.send(Event::ChallengesServed { number });
             }
             Err(error) => {

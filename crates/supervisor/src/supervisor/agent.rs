@@ -230,7 +230,7 @@ impl Supervisor {
             return;
         }
         if let Err(error) = self.start_agent(&needed) {
-            // Without a folder it helps only to name one.
+            // Without a state folder, only a change of the configuration helps.
             let again = if self.state_path(&needed).is_some() { "; trying again" } else { "" };
             if let Some(problem) = self.agent.note_problem(error_text(&error)) {
                 log_warning(&format!("cannot start the agent: {problem}{again}"));
