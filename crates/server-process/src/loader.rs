@@ -597,6 +597,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> Op
         caches_fingerprinted: options.rules.caches_fingerprinted,
         protection: protection_of(options, report),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
+        routes: Arc::default(),
         file_rules: Arc::default(),
     };
     (rules != SiteRules::default()).then(|| Box::new(rules))

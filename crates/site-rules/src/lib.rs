@@ -10,6 +10,7 @@
 
 mod headers_file;
 mod redirects_file;
+mod routes;
 mod rule_set;
 mod protected_paths;
 mod security;
@@ -36,5 +37,9 @@ pub use pattern::{Pattern, RequestPath};
 pub use protected_paths::ProtectedPaths;
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
+pub use routes::{
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, FastCgiOptions, Route, RouteAction,
+    RouteConditions, RouteRequest, Routes,
+};
 pub use rule_set::{Match, RedirectExample, RuleLimits, RuleSet};
 pub use security::SecurityHeaders;

@@ -4,7 +4,7 @@ use crate::site::earlier_files::EarlierFiles;
 use crate::site::protection::{Protection, ProtectionRules};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, RuleSet};
+use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, Routes, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -78,6 +78,8 @@ pub struct SiteRules {
     pub caches_fingerprinted: bool,
     /// Paths that need a password, or that only clients with some addresses may request.
     pub protection: ProtectionRules,
+    /// The requests that an application answers.
+    pub routes: Arc<Routes>,
     /// Redirects and fields by path, of the operator.
     pub own_rules: Arc<RuleSet>,
     /// The same, of the files `_redirects` and `_headers` of the site. Those of the operator take precedence.
@@ -103,6 +105,7 @@ impl SiteRules {
         !self.protection.is_empty()
             || self.cors.is_some()
             || self.caches_fingerprinted
+            || !self.routes.is_empty()
             || sets.into_iter().any(|set| !set.is_empty())
     }
 }

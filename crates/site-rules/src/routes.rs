@@ -1,0 +1,237 @@
+//! Routes of a site: the requests that an application answers, or a fixed response.
+
+use crate::pattern::{Pattern, RequestPath};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The routes of a site, those with the longest pattern first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes(Vec<Arc<Route>>);
+
+/// The requests of a pattern, and the answer to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The pattern as in the configuration, for messages: `/api/`.
+    pub name: String,
+    /// The paths.
+    pub pattern: Pattern,
+    /// Bytes of the pattern without its `*` and placeholders: of the routes that match a path, the one with the most
+    /// answers, and of those with equally many the one with the most conditions, then the first.
+    pub literal_bytes: usize,
+    /// The other properties of its requests.
+    pub conditions: RouteConditions,
+    /// A file at the path of a GET or HEAD request takes precedence.
+    pub files_first: bool,
+    /// The answer.
+    pub action: RouteAction,
+}
+
+/// The properties of a request, other than its path, that a route requires. All must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteConditions {
+    /// One of these methods; any, if there is none.
+    pub methods: Vec<String>,
+    /// These header fields, with this value, or any if that is `None`. Names in lower case.
+    pub fields: Vec<(String, Option<String>)>,
+    /// The same for cookies.
+    pub cookies: Vec<(String, Option<String>)>,
+}
+
+/// The answer to the requests of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteAction {
+    /// This status, with a text unless the status has no content.
+    Respond {
+        /// From 200 to 599.
+        status: u16,
+        /// Sent as `text/plain; charset=utf-8`.
+        text: String,
+    },
+    /// The response of a backend.
+    Pass(Box<BackendRoute>),
+}
+
+/// How requests are passed on to a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRoute {
+    /// The backend, which several routes may share.
+    pub backend: Arc<Backend>,
+    /// The fixed part of the pattern is removed from the path that the backend gets.
+    pub strip_prefix: bool,
+    /// The Host field that the backend gets; `None` for that of the client.
+    pub host: Option<String>,
+    /// Fields of the request to the backend: `None` removes one. Names as in the configuration.
+    pub request_fields: Vec<(String, Option<String>)>,
+    /// The same of the response of the backend.
+    pub response_fields: Vec<(String, Option<String>)>,
+    /// Bytes of the content of a request; longer ones get 413.
+    pub body_bytes_max: u64,
+    /// Time in which the backend begins its response, and within which it sends a further part or takes one.
+    pub timeout: Duration,
+}
+
+/// An application: one or several servers that answer alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its servers, at least one.
+    pub servers: Vec<BackendServer>,
+    /// What they speak.
+    pub protocol: BackendProtocol,
+    /// Time for a connection to be made.
+    pub connect_timeout: Duration,
+    /// How long an unused connection is kept.
+    pub idle_timeout: Duration,
+    /// Connections of each worker to each server.
+    pub connections_max: usize,
+}
+
+/// A server of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendServer {
+    /// Its address.
+    pub address: BackendAddress,
+    /// Its share of the requests, relative to those of the others; at least 1.
+    pub weight: u32,
+}
+
+/// The address of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum BackendAddress {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A UNIX socket.
+    Unix(PathBuf),
+}
+
+/// The protocol of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendProtocol {
+    /// HTTP/1.1 without encryption.
+    Http1,
+    /// FastCGI.
+    FastCgi(FastCgiOptions),
+}
+
+/// How a FastCGI application finds its scripts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastCgiOptions {
+    /// The document root that the application gets, absolute and without symbolic links.
+    pub root: PathBuf,
+    /// The script that answers for paths without a script, relative to `root`: `index.php`. `None`: they get 404.
+    pub front_controller: Option<String>,
+}
+
+/// A request, for [`Routes::find`].
+pub trait RouteRequest {
+    /// Its method, as it was received.
+    fn method(&self) -> &[u8];
+    /// The value of the first field line with this name, in lower case.
+    fn field(&self, name: &str) -> Option<&[u8]>;
+    /// The value of a cookie (RFC 6265 §5.4).
+    fn cookie(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl Routes {
+    /// These routes, in the order in which they are tried.
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Routes {
+        let mut routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
+        routes.sort_by_key(|route| std::cmp::Reverse((route.literal_bytes, route.conditions.count())));
+        Routes(routes)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.0.iter()
+    }
+
+    /// The route for a request.
+    pub fn find(&self, path: &RequestPath<'_>, request: &impl RouteRequest) -> Option<&Arc<Route>> {
+        self.0.iter().find(|route| route.pattern.is_match(path) && route.conditions.hold_for(request))
+    }
+}
+
+impl RouteConditions {
+    fn count(&self) -> usize {
+        usize::from(!self.methods.is_empty()) + self.fields.len() + self.cookies.len()
+    }
+
+    fn hold_for(&self, request: &impl RouteRequest) -> bool {
+        let is = |found: Option<&[u8]>, value: &Option<String>| {
+            found.is_some_and(|found| value.as_ref().is_none_or(|value| value.as_bytes() == found))
+        };
+        (self.methods.is_empty() || self.methods.iter().any(|method| method.as_bytes() == request.method()))
+            && self.fields.iter().all(|(name, value)| is(request.field(name), value))
+            && self.cookies.iter().all(|(name, value)| is(request.cookie(name), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Asked<'a> {
+        method: &'a str,
+        cookie: Option<&'a str>,
+    }
+
+    impl RouteRequest for Asked<'_> {
+        fn method(&self) -> &[u8] {
+            self.method.as_bytes()
+        }
+
+        fn field(&self, _name: &str) -> Option<&[u8]> {
+            None
+        }
+
+        fn cookie(&self, name: &str) -> Option<&[u8]> {
+            self.cookie.filter(|_| name == "version").map(str::as_bytes)
+        }
+    }
+
+    fn route(name: &str, conditions: RouteConditions) -> Route {
+        Route {
+            name: name.to_owned(),
+            pattern: Pattern::parse(name, &[]).expect("a pattern"),
+            literal_bytes: name.replace('*', "").len(),
+            conditions,
+            files_first: false,
+            action: RouteAction::Respond { status: 204, text: String::new() },
+        }
+    }
+
+    #[test]
+    fn route_with_the_longest_pattern_and_the_most_conditions_answers() {
+        let posts = RouteConditions { methods: vec!["POST".to_owned()], ..RouteConditions::default() };
+        let canary = RouteConditions {
+            cookies: vec![("version".to_owned(), Some("2".to_owned()))],
+            ..RouteConditions::default()
+        };
+        let routes = Routes::new([
+            route("/*", RouteConditions::default()),
+            route("/api/*", RouteConditions::default()),
+            route("/api/*", posts),
+            route("/api/v1/*", canary),
+            route("/*.php", RouteConditions::default()),
+        ]);
+        let check = |path: &str, method, cookie, expected: Option<usize>| {
+            let request =
+                RequestPath { is_https: false, host: None, path: path.as_bytes(), ends_with_slash: false, query: None };
+            let found = routes.find(&request, &Asked { method, cookie });
+            let found = found.and_then(|found| routes.iter().position(|route| Arc::ptr_eq(route, found)));
+            assert_eq!(found, expected, "{path} {method} {cookie:?}");
+        };
+        check("api/v1/x", "GET", Some("2"), Some(0));
+        check("api/v1/x", "GET", Some("1"), Some(2));
+        check("api/v1/x", "POST", None, Some(1));
+        check("api", "GET", None, Some(2));
+        check("apis", "GET", None, Some(4));
+        check("a/b.php", "GET", None, Some(3));
+    }
+}
