@@ -3,6 +3,7 @@
 mod catalogs;
 mod certificates_section;
 mod derive;
+mod every_host;
 mod signing;
 mod dns;
 mod transfers;
@@ -103,6 +104,8 @@ struct ConfigBuilder<'e, 'a> {
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
+    /// The site of `[domain."*"]`, by its index.
+    site_for_every_host: Option<usize>,
     /// The hosts of all sites, each with the index of its site and its offset.
     hosts: HashMap<DomainName, (usize, usize)>,
     /// The zones with their offsets.
@@ -133,6 +136,7 @@ impl ConfigBuilder<'_, '_> {
             hsts: None,
             listen_addresses: ListenAddresses::default(),
             default_host: None,
+            site_for_every_host: None,
             hosts: HashMap::new(),
             apexes: HashMap::new(),
             key_uses: Vec::new(),
@@ -277,6 +281,9 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>) {
+        if every_host::is_name(name) {
+            return self.read_site_for_every_host(offset, keys);
+        }
         let (site, zone, primaries) = (keys.get("site"), keys.get("zone"), keys.get("primaries"));
         let mut options = self.read_site_options(keys);
         let certificate = self.certificate_choice(keys.get("certificate"), site.is_some());
@@ -522,6 +529,16 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn default_site(&mut self) -> DefaultSite {
+        if let Some(index) = self.site_for_every_host {
+            if let Some((offset, _)) = self.default_host.take() {
+                self.error(
+                    offset,
+                    "`default` has no effect: [domain.\"*\"] answers for all other hosts",
+                    "remove one of the two",
+                );
+            }
+            return DefaultSite::EveryHost(index);
+        }
         let Some((offset, host)) = self.default_host.take() else {
             return if self.config.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
         };
