@@ -34,6 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/config", &["os", "log-format", "site-rules"]),
     ("crates/log-format", &["calendar"]),
     ("crates/site-rules", &[]),
+    ("crates/import", &["site-rules"]),
     ("crates/testkit", &[]),
     ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
     ("crates/tls", &["calendar"]),

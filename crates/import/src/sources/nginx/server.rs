@@ -1,0 +1,601 @@
+//! Reads a `server` of nginx.
+
+mod access;
+mod limits;
+
+use super::conditions::{Condition, condition};
+use super::place::{Location, location};
+use super::values::{destination, hsts, seconds, variables};
+use super::{Shared, TABLE};
+use crate::collected::{Collected, Order, Place, whole_path};
+use crate::http_sites::{Redirect, Server, Target, host};
+use crate::ledger::Ledger;
+use crate::model::{Domain, Listeners, Model, RedirectRule};
+use crate::networks::socket_address;
+use crate::regex::{self, PathPattern};
+use crate::syntax::Statement;
+use crate::table::has_keys;
+use crate::toml_text::Value;
+use std::net::SocketAddr;
+
+/// The reader of a server, with the rules that it has found, which are sorted in the end.
+struct Reader<'s, 'm> {
+    server: Server<'s>,
+    shared: &'m Shared,
+    model: &'m mut Model,
+    ledger: &'m mut Ledger,
+    collected: Collected<'s>,
+    /// The paths of `error_page`.
+    error_pages: Vec<&'s str>,
+    /// The locations with a name.
+    named: Vec<&'s Statement>,
+}
+
+/// Reads a server, which has the directives `inherited` too, unless it has its own.
+pub(super) fn read<'s>(
+    statement: &'s Statement,
+    inherited: &[&'s Statement],
+    shared: &Shared,
+    model: &mut Model,
+    ledger: &mut Ledger,
+) -> Server<'s> {
+    ledger.keep(statement);
+    let server = Server {
+        statement,
+        hosts: Vec::new(),
+        is_default: false,
+        http: Listeners::default(),
+        https: Listeners::default(),
+        domain: Domain::default(),
+        redirect: None,
+        serves_http: false,
+        is_passed_on: false,
+    };
+    let mut reader = Reader {
+        server,
+        shared,
+        model,
+        ledger,
+        collected: Collected::default(),
+        error_pages: Vec::new(),
+        named: Vec::new(),
+    };
+    reader.read(statement.block(), inherited);
+    reader.finish()
+}
+
+impl<'s> Reader<'s, '_> {
+    fn read(&mut self, own: &'s [Statement], inherited: &[&'s Statement]) {
+        self.listeners(own);
+        let is_missing = |it: &&&Statement| own.iter().all(|one| one.name() != it.name());
+        let all: Vec<&'s Statement> = inherited.iter().filter(is_missing).copied().chain(own).collect();
+        self.server.domain.site = document_root(&all);
+        let is_named = |it: &&&Statement| it.name() == "location" && it.argument(0).starts_with('@');
+        self.named = all.iter().filter(is_named).copied().collect();
+        let error_pages = all.iter().filter(|it| it.name() == "error_page");
+        self.error_pages = error_pages.filter_map(|it| it.arguments.last()).map(|word| word.text.as_str()).collect();
+        self.block(&all, &Place::whole());
+    }
+
+    fn listeners(&mut self, own: &'s [Statement]) {
+        let is_tls = own.iter().any(|it| it.name() == "ssl" && it.argument(0) == "on");
+        let mut has_listen = false;
+        for statement in own {
+            match statement.name() {
+                "listen" => {
+                    has_listen = true;
+                    self.listen(statement, is_tls);
+                }
+                "server_name" => self.names(statement),
+                _ => {}
+            }
+        }
+        if !has_listen {
+            self.server.http.add(SocketAddr::from(([0, 0, 0, 0], 80)));
+        }
+        self.server.serves_http = !self.server.http.is_empty();
+    }
+
+    fn listen(&mut self, statement: &'s Statement, is_tls: bool) {
+        let (text, flags) = (statement.argument(0), &statement.texts()[1..]);
+        let address = match text.parse::<u16>() {
+            Ok(port) => Some(SocketAddr::from(([0, 0, 0, 0], port))),
+            Err(_) => socket_address(&text.replace("localhost", "127.0.0.1"), ':', 80),
+        };
+        let Some(address) = address else {
+            let nearest = "write an address with a port; a socket of systemd is passed with LISTEN_FDS";
+            return self.ledger.miss(statement, "the server listens on addresses", nearest);
+        };
+        if flags.contains(&"quic") {
+            return self.ledger.miss(statement, "HTTP/3 is not supported", "browsers use HTTP/2 instead");
+        }
+        self.ledger.keep(statement);
+        self.server.is_default |= flags.contains(&"default_server") || flags.contains(&"default");
+        if is_tls || flags.contains(&"ssl") {
+            self.server.https.add(address);
+        } else {
+            self.server.http.add(address);
+        }
+    }
+
+    fn names(&mut self, statement: &'s Statement) {
+        self.ledger.keep(statement);
+        for word in &statement.arguments {
+            let text = word.text.as_str();
+            if matches!(text, "_" | "" | "localhost" | "*" | "--" | "-") || text.parse::<std::net::IpAddr>().is_ok() {
+                continue;
+            }
+            match host(text) {
+                Some(name) => {
+                    self.server.hosts.extend(text.strip_prefix('.').and_then(host));
+                    if !self.server.hosts.contains(&name) {
+                        self.server.hosts.push(name);
+                    }
+                }
+                None => {
+                    let reason = format!("`{text}` is neither a name nor a wildcard such as *.example.com");
+                    self.ledger.miss(statement, reason, "list the names");
+                }
+            }
+        }
+    }
+
+    /// Reads the directives of a block.
+    fn block(&mut self, statements: &[&'s Statement], place: &Place) {
+        self.protect(statements, place);
+        self.certificates(statements);
+        for (index, &statement) in statements.iter().enumerate() {
+            match statement.name() {
+                "listen" | "server_name" | "allow" | "deny" => {}
+                "auth_basic" | "auth_basic_user_file" | "ssl_certificate" | "ssl_certificate_key" => {}
+                "location" => self.location(statement, index),
+                "fastcgi_pass" | "proxy_pass" | "uwsgi_pass" | "scgi_pass" | "grpc_pass" => {
+                    self.pass_on(statement, place);
+                }
+                _ if has_keys(TABLE, "", statement, self.ledger) => self.directive(statement, place),
+                _ => {}
+            }
+        }
+    }
+
+    /// The paths of a backend: their files, such as the sources of an application, must not be sent instead.
+    fn pass_on(&mut self, statement: &'s Statement, place: &Place) {
+        if place.is_whole() {
+            self.server.is_passed_on = true;
+            has_keys(TABLE, "", statement, self.ledger);
+        } else {
+            self.collected.answer(statement, place, None, 404, None);
+            let nearest = "keep nginx for these paths; they get 404 here";
+            self.ledger.miss(statement, "requests are not passed on to another server", nearest);
+        }
+    }
+
+    /// Programs are not sent as files.
+    fn hide_programs(&mut self, statement: &'s Statement) {
+        let programs = Place::of("/*.php".to_owned(), Order::Exact);
+        self.collected.answer(statement, &programs, None, 404, None);
+    }
+
+    fn directive(&mut self, statement: &'s Statement, place: &Place) {
+        let value = statement.argument(0);
+        let is_whole = place.is_whole();
+        match statement.name() {
+            "root" => self.root(statement, place),
+            "index" => self.index(statement, place),
+            "try_files" => self.try_files(statement, place),
+            "return" => self.answer(statement, place),
+            "rewrite" => self.rewrite(statement),
+            "if" => self.condition(statement, place),
+            "error_page" => self.error_page(statement, place),
+            "add_header" => self.field(statement, place),
+            "expires" => self.expires(statement, place),
+            "gzip" => {
+                self.ledger.keep(statement);
+                if is_whole && value == "off" {
+                    self.server.domain.set("compress", Value::Boolean(false));
+                }
+            }
+            "autoindex" if value == "on" && !is_whole => {
+                self.ledger.miss(statement, "listings are for a whole domain", "set `listing = true`");
+            }
+            "autoindex" => {
+                self.ledger.keep(statement);
+                if value == "on" {
+                    self.server.domain.set("listing", Value::Boolean(true));
+                }
+            }
+            "types" => self.types(statement),
+            "access_log" => self.access_log(statement, place),
+            "ssl_reject_handshake" => {
+                self.ledger.keep(statement);
+                self.model.https_keys = vec![("refuse_unknown_names", Value::Boolean(value == "on"))];
+            }
+            "limit_req" | "limit_conn" | "keepalive_timeout" => self.limit(statement, place),
+            _ => self.ledger.miss(statement, "the directive has no effect here", "move it to the level above"),
+        }
+    }
+
+    fn root(&mut self, statement: &'s Statement, place: &Place) {
+        if self.server.domain.site.as_deref() == Some(statement.argument(0).trim_end_matches('/')) {
+            return self.ledger.keep(statement);
+        }
+        let is_challenge = place.patterns.iter().all(|pattern| pattern.text.starts_with("/.well-known"));
+        if is_challenge {
+            return self.ledger.keep(statement);
+        }
+        let nearest = "put a symbolic link into the site, and name its target in `link_targets`";
+        self.ledger.miss(statement, "a domain has one document root", nearest);
+    }
+
+    fn index(&mut self, statement: &'s Statement, place: &Place) {
+        if statement.texts().iter().any(|name| name.ends_with(".php")) {
+            self.hide_programs(statement);
+        }
+        let names: Vec<&str> =
+            statement.texts().into_iter().filter(|name| !name.ends_with(".php") && !name.contains('$')).collect();
+        let is_default = names.first() == Some(&"index.html") || names.is_empty();
+        if place.is_whole() && !is_default && names.len() <= 8 && names.iter().all(|name| !name.contains('/')) {
+            self.ledger.keep(statement);
+            self.server.domain.set("index", Value::texts(names));
+        } else if is_default {
+            self.ledger.keep(statement);
+        } else {
+            self.ledger.miss(statement, "the names of index files are for a whole domain", "set `index`");
+        }
+    }
+
+    fn location(&mut self, statement: &'s Statement, index: usize) {
+        let block: Vec<&Statement> = statement.block().iter().collect();
+        match location(statement, index) {
+            Location::Named => self.named_location(statement),
+            Location::Hidden => self.ledger.keep_all(statement),
+            Location::Unknown => {
+                let passes_on = statement.nested().any(|it| it.name().ends_with("_pass"));
+                let protects =
+                    statement.nested().any(|it| matches!(it.name(), "deny" | "allow" | "auth_basic" | "return"));
+                let end = if protects { ", so the paths are NOT protected" } else { "" };
+                let reason = format!("no pattern of paths is equal to the expression{end}");
+                self.ledger.miss(statement, reason, "write a rule for each path, with `*` or `:name`");
+                if passes_on || statement.texts().concat().contains("php") {
+                    self.hide_programs(statement);
+                }
+            }
+            Location::Place(place) => {
+                self.ledger.keep(statement);
+                let path = statement.arguments.last().map_or("", |word| &word.text);
+                if self.error_pages.contains(&path) && path != "/404.html" && block.iter().all(|it| is_of_page(it)) {
+                    return self.ledger.keep_all(statement);
+                }
+                if path.starts_with("/.well-known/acme-challenge") {
+                    return self.ledger.keep_all(statement);
+                }
+                if statement.argument(0) == "~*" {
+                    let reason = "patterns are case-sensitive";
+                    self.ledger.differ(statement, reason, "add rules for other spellings, if there are such files");
+                }
+                if place.is_wider {
+                    let reason = "a pattern has no sets of characters, so that further paths match it";
+                    self.ledger.differ(statement, reason, "check the rules with these paths");
+                }
+                self.block(&block, &place);
+            }
+        }
+    }
+
+    /// A location that `try_files` or `error_page` names, which have its effect.
+    fn named_location(&mut self, statement: &'s Statement) {
+        self.ledger.keep(statement);
+        for nested in statement.nested() {
+            if matches!(nested.name(), "rewrite" | "return") {
+                self.ledger.keep(nested);
+            } else if has_keys(TABLE, "", nested, self.ledger) {
+                self.ledger.miss(nested, "the location has no paths", "write a rule for the paths that lead to it");
+            }
+        }
+    }
+
+    fn try_files(&mut self, statement: &'s Statement, place: &Place) {
+        let mut texts = statement.texts();
+        if texts.len() > 2 && texts.last() == Some(&"=404") && !texts[texts.len() - 2].contains('$') {
+            texts.pop();
+        }
+        let Some((last, tried)) = texts.split_last() else { return };
+        let has_clean_urls = tried.contains(&"$uri.html");
+        let is_file =
+            |text: &str| matches!(text, "$uri" | "$uri/" | "$uri.html" | "$uri/index.html" | "$uri/index.htm" | "");
+        if !tried.iter().all(|text| is_file(text)) {
+            let nearest = "write a rewrite with `status = 200` for the paths";
+            return self.ledger.miss(statement, "only the file of the path itself is tried", nearest);
+        }
+        self.ledger.keep(statement);
+        if has_clean_urls {
+            if !place.is_whole() {
+                return self.ledger.miss(
+                    statement,
+                    "URLs without .html are for a whole domain",
+                    "set `clean_urls = true`",
+                );
+            }
+            self.server.domain.set("clean_urls", Value::Boolean(true));
+            let reason = "/about.html is redirected to /about, so that each page has one URL";
+            self.ledger.differ(statement, reason, "nothing is needed");
+        }
+        match *last {
+            "=404" | "$uri" | "$uri/" => {}
+            name if name.starts_with('@') => match self.named_target(name) {
+                Some(file) => self.collected.answer(statement, place, Some(&file), 200, None),
+                None => self.ledger.miss(
+                    statement,
+                    "missing files are not passed on to another server",
+                    "keep nginx for these paths",
+                ),
+            },
+            file if file.contains(".php") => {
+                self.hide_programs(statement);
+                self.ledger.miss(
+                    statement,
+                    "missing files are not passed on to an application",
+                    "keep nginx for these paths",
+                );
+            }
+            file if file.starts_with('/') && !file.contains('$') => {
+                let file = file.split('?').next().unwrap_or(file).to_owned();
+                self.collected.answer(statement, place, Some(&file), 200, None);
+            }
+            _ => self.ledger.miss(statement, "a path without a file gets 404 or another file", "write a rule for it"),
+        }
+    }
+
+    /// The file that a named location rewrites all paths to.
+    fn named_target(&self, name: &str) -> Option<String> {
+        let location = self.named.iter().find(|it| it.argument(0) == name)?;
+        let rewrite = location
+            .find("rewrite")
+            .filter(|it| matches!(it.argument(0), "^" | ".*" | "^(.*)$" | "^(.+)$" | "^.*$"))?;
+        let file = rewrite.argument(1);
+        (file.starts_with('/') && !file.contains(['$', '?']) && !file.ends_with(".php")).then(|| file.to_owned())
+    }
+
+    /// `return`.
+    fn answer(&mut self, statement: &'s Statement, place: &Place) {
+        let (status, url) = match statement.argument(0).parse::<u16>() {
+            Ok(status) => (status, statement.argument(1)),
+            Err(_) => (302, statement.argument(0)),
+        };
+        match status {
+            301 | 302 | 303 | 307 | 308 => self.redirect(statement, place, url, status),
+            403 | 404 | 410 | 451 | 503 => self.collected.answer(statement, place, None, status, None),
+            444 | 400 | 401 | 405 | 421 => {
+                self.collected.answer(statement, place, None, 403, None);
+                self.ledger.differ(statement, format!("the status {status} becomes 403"), "nothing is needed");
+            }
+            _ => {
+                let reason = format!("a rule cannot answer with status {status} and a text");
+                self.ledger.miss(statement, reason, "put the text into a file; a rewrite serves it at another path");
+            }
+        }
+        if matches!(status, 403 | 404 | 410 | 451 | 503) {
+            self.ledger.keep(statement);
+        }
+    }
+
+    fn redirect(&mut self, statement: &'s Statement, place: &Place, url: &str, status: u16) {
+        self.ledger.keep(statement);
+        if place.is_whole() && is_https_of_same_host(url) {
+            self.server.redirect = Some(Redirect { to: Target::Https, status });
+            return;
+        }
+        let to = |pattern: &PathPattern| destination(url, &whole_path(&pattern.text), &pattern.captures);
+        match self.collected.send_to(statement, place, status, to) {
+            Ok(None) => {}
+            Ok(redirect) => self.server.redirect = redirect,
+            Err(variable) => self.has_variable(statement, &variable),
+        }
+    }
+
+    fn has_variable(&mut self, statement: &Statement, variable: &str) {
+        let reason = format!("a destination cannot contain `${variable}`");
+        self.ledger.miss(statement, reason, "write a rule for each value");
+    }
+
+    fn rewrite(&mut self, statement: &'s Statement) {
+        let (expression, to, flag) = (statement.argument(0), statement.argument(1), statement.argument(2));
+        let Some(found) = regex::patterns(expression) else {
+            let nearest = "write rules with `*` and `:name` for its paths";
+            return self.ledger.miss(statement, "no pattern of paths is equal to the expression", nearest);
+        };
+        let status = match flag {
+            "permanent" => 301,
+            "redirect" => 302,
+            _ if to.contains("://") => 302,
+            _ => 200,
+        };
+        if status == 200 && (to.contains('?') || to.contains(".php")) {
+            return self.ledger.miss(statement, "a rewrite leads to a file of the site", "keep nginx for these paths");
+        }
+        self.ledger.keep(statement);
+        if found.is_wider {
+            let reason = "a pattern has no sets of characters, so that further paths match it";
+            self.ledger.differ(statement, reason, "check the rules with these paths");
+        }
+        for pattern in found.patterns {
+            match destination(to, &whole_path(&pattern.text), &pattern.captures) {
+                Ok(to) if status != 200 && pattern.text == "/*" && to.contains("://") => {
+                    self.server.redirect = Some(Redirect { to: Target::Url(to), status });
+                }
+                Ok(to) => {
+                    let force = (status == 200).then_some(true);
+                    let rule = RedirectRule { from: pattern.text, to: Some(to), status, force };
+                    self.collected.redirect(Order::Exact, rule, statement);
+                }
+                Err(variable) => return self.has_variable(statement, &variable),
+            }
+        }
+    }
+
+    fn condition(&mut self, statement: &'s Statement, place: &Place) {
+        let answer = statement.nested().find(|it| matches!(it.name(), "return" | "rewrite"));
+        let url = answer.map_or("", |it| it.argument(1));
+        let status =
+            answer.and_then(|it| it.argument(0).parse().ok()).unwrap_or(match answer.map_or("", |it| it.argument(2)) {
+                "permanent" => 301,
+                _ => 302,
+            });
+        let is_redirect = (301..=308).contains(&status) && answer.is_some();
+        let whole = destination(url, "/:splat", &["/:splat".to_owned()]);
+        match condition(statement) {
+            Condition::Unencrypted if is_redirect && is_https_of_same_host(url) => {
+                self.server.serves_http = false;
+                self.ledger.keep_all(statement);
+                if self.server.https.is_empty() {
+                    let reason = "requests are redirected to HTTPS only for hosts that have a site with a certificate";
+                    self.ledger.differ(statement, reason, "name the files of a certificate in `certificate`");
+                }
+            }
+            Condition::Host(_) if is_redirect && is_https_of_same_host(url) => {
+                self.server.redirect = Some(Redirect { to: Target::Https, status });
+                self.ledger.keep_all(statement);
+            }
+            Condition::Host(name) if is_redirect && self.server.hosts.contains(&name) => match whole {
+                Ok(to) => {
+                    self.ledger.keep_all(statement);
+                    let rule = RedirectRule { from: format!("https://{name}/*"), to: Some(to), status, force: None };
+                    self.collected.redirect(Order::Exact, rule, statement);
+                }
+                Err(variable) => self.has_variable(statement, &variable),
+            },
+            Condition::OtherHost(name) if is_redirect && whole.is_ok() => {
+                let others: Vec<String> = self.server.hosts.iter().filter(|host| **host != name).cloned().collect();
+                self.ledger.keep_all(statement);
+                for other in others {
+                    let to = whole.clone().ok();
+                    let rule = RedirectRule { from: format!("https://{other}/*"), to, status, force: None };
+                    self.collected.redirect(Order::Exact, rule, statement);
+                }
+            }
+            Condition::Missing if url.starts_with('/') && !url.contains(['$', '?']) && !url.contains(".php") => {
+                self.ledger.keep_all(statement);
+                self.collected.answer(statement, place, Some(url), 200, None);
+            }
+            Condition::Method => self.ledger.keep_all(statement),
+            _ => {
+                let reason = "a rule has no such condition";
+                self.ledger.miss(statement, reason, "write rules for paths, hosts or parameters of the query");
+            }
+        }
+    }
+
+    fn error_page(&mut self, statement: &'s Statement, place: &Place) {
+        let texts = statement.texts();
+        let Some((target, codes)) = texts.split_last() else { return };
+        let is_success = codes.contains(&"=200") || codes.contains(&"=");
+        let codes: Vec<u16> = codes.iter().filter_map(|code| code.parse().ok()).collect();
+        self.ledger.keep(statement);
+        if target.starts_with('@') || target.contains("://") || target.contains('$') || target.contains(".php") {
+            return self.ledger.miss(statement, "an error has a file of the site as its page", "name a file");
+        }
+        if codes.contains(&404) && (is_success || *target != "/404.html") {
+            let status = if is_success { 200 } else { 404 };
+            let place = Place { order: Order::Missing, ..place.clone() };
+            self.collected.answer(statement, &place, Some(target), status, None);
+        }
+        if codes.iter().any(|code| *code < 500 && *code != 404) {
+            let reason = "other errors than 404 have the built-in page";
+            self.ledger.differ(statement, reason, "rules with a status and a file as `to` have their own page");
+        }
+    }
+
+    fn field(&mut self, statement: &'s Statement, place: &Place) {
+        let (name, value) = (statement.argument(0), statement.argument(1).trim());
+        if !variables(value).is_empty() {
+            let reason = "a field has a fixed value, or a part of the path";
+            return self.ledger.miss(statement, reason, "write the value; for origins, use `cors`");
+        }
+        self.ledger.keep(statement);
+        match name.to_ascii_lowercase().as_str() {
+            "strict-transport-security" if place.is_whole() => match hsts(value) {
+                Some(hsts) => self.server.domain.set("hsts", hsts),
+                None => self.ledger.miss(statement, "the value is not valid", "set `hsts`"),
+            },
+            // It is in all responses.
+            "x-content-type-options" | "strict-transport-security" => {}
+            _ if value.is_empty() => {}
+            _ => self.collected.field(statement, place, name, Some(value)),
+        }
+    }
+
+    fn expires(&mut self, statement: &'s Statement, place: &Place) {
+        let value = match statement.argument(0) {
+            "off" => return self.ledger.keep(statement),
+            "max" => "max-age=315360000".to_owned(),
+            "epoch" => "no-cache".to_owned(),
+            text if text.starts_with('-') => "no-cache".to_owned(),
+            text => match seconds(text.trim_start_matches('+')) {
+                Some(seconds) => format!("max-age={seconds}"),
+                None => {
+                    let reason = "the time of a cache is fixed for each path";
+                    return self.ledger.miss(statement, reason, "add `Cache-Control` in `headers`, or set `cache`");
+                }
+            },
+        };
+        self.ledger.keep(statement);
+        self.collected.field(statement, place, "Cache-Control", Some(&value));
+    }
+
+    fn types(&mut self, statement: &'s Statement) {
+        self.ledger.keep_all(statement);
+        let mut entries = match self.server.domain.get("media_types") {
+            Some(Value::Table(entries)) => entries.clone(),
+            _ => Vec::new(),
+        };
+        for nested in statement.nested().filter(|nested| nested.name().contains('/')) {
+            for extension in nested.texts() {
+                let extension = extension.to_ascii_lowercase();
+                if entries.iter().all(|(known, _)| *known != extension) {
+                    entries.push((extension, nested.name().into()));
+                }
+            }
+        }
+        if !entries.is_empty() {
+            self.server.domain.set("media_types", Value::Table(entries));
+        }
+    }
+
+    /// The server with its rules in the order in which they apply.
+    fn finish(mut self) -> Server<'s> {
+        if self.server.is_passed_on {
+            self.server.domain.site = None;
+        }
+        self.collected.finish(&mut self.server.domain, self.server.redirect.is_some(), self.ledger);
+        self.server
+    }
+}
+
+/// The document root of a server: its own, else that of the location of all paths.
+fn document_root(statements: &[&Statement]) -> Option<String> {
+    let own = statements.iter().rev().find(|it| it.name() == "root").map(|it| it.argument(0));
+    let is_whole =
+        |it: &&&Statement| it.name() == "location" && it.arguments.last().is_some_and(|word| word.text == "/");
+    let of_location = || statements.iter().find(is_whole)?.nested().find(|it| matches!(it.name(), "root" | "alias"));
+    let root = own.or_else(|| of_location().map(|it| it.argument(0)))?;
+    (!root.contains('$') && !root.is_empty()).then(|| match root.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        root => root.to_owned(),
+    })
+}
+
+fn is_https_of_same_host(url: &str) -> bool {
+    let hosts = ["https://$host", "https://$server_name", "https://$http_host"];
+    hosts.iter().filter_map(|start| url.strip_prefix(start)).any(|rest| {
+        let rest = rest.strip_prefix(":443").or(rest.strip_prefix(":$server_port")).unwrap_or(rest);
+        matches!(
+            rest,
+            "$request_uri" | "$uri" | "$1" | "/$1" | "/$request_uri" | "$uri$is_args$args" | "" | "/" | "$request_uri?"
+        )
+    })
+}
+
+/// Whether a directive of the location of an error page only says where the page is.
+fn is_of_page(statement: &Statement) -> bool {
+    matches!(statement.name(), "root" | "internal" | "access_log" | "allow" | "alias" | "log_not_found")
+}
