@@ -97,6 +97,11 @@ impl BodySkipper {
         BodySkipper { state, left_content_bytes_max: limits.body_bytes_max, left_extra_bytes_max: EXTRA_BYTES_MAX }
     }
 
+    /// Whether the length of the body is known, and exceeds its limit.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self.state, State::Length(left_bytes) if left_bytes > self.left_content_bytes_max)
+    }
+
     /// Whether the body has ended.
     pub fn is_done(&self) -> bool {
         self.state == State::Done

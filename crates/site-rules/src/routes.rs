@@ -157,6 +157,24 @@ impl Routes {
     }
 }
 
+impl Route {
+    /// The path that all paths of the route begin with, without a slash at its end; empty for the root.
+    pub fn fixed_prefix(&self) -> &str {
+        let end = self.name.find(['*', ':']).unwrap_or(self.name.len());
+        let fixed = &self.name[..end];
+        fixed.rfind('/').filter(|_| end < self.name.len()).map_or(fixed.trim_end_matches('/'), |slash| &fixed[..slash])
+    }
+}
+
+impl std::fmt::Display for BackendAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BackendAddress::Tcp(address) => address.fmt(f),
+            BackendAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 impl RouteConditions {
     fn count(&self) -> usize {
         usize::from(!self.methods.is_empty()) + self.fields.len() + self.cookies.len()

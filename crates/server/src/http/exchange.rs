@@ -5,18 +5,24 @@ use crate::clock::{Clock, Milliseconds};
 use crate::context::{Buffers, ConnectionInfo, Context, Inspection};
 use crate::file_error::FileError;
 use crate::files::file_cache::Lookup;
+use crate::http::backend_exchange;
 use crate::http::dns_over_https::{self, DnsRequest};
 use crate::http::file_hit::{FileHit, Found, content_of};
 use crate::http::site_rules::{Action, Applicant, ResponseFields, Ruling, has_rules};
 use crate::log::access_log::{Origin, Peer, WorkerLog};
 use crate::metrics::Counter;
+use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
+use crate::net::call::CallHandle;
 use crate::options::Options;
 use crate::site::sites::Site;
 use crate::waiter::{Event, Waiter};
-use sanderling_http::{Body, LookupError, Request, Response, SitePath, Status, has_dns_message, respond};
+use sanderling_http::{
+    Body, LookupError, Persistence, Request, Response, SitePath, Status, has_dns_message, respond,
+};
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::ContentOf;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,6 +37,8 @@ pub(crate) struct Asked<'a> {
     /// Its content; `None` if that has not arrived whole.
     pub(crate) content: Option<&'a [u8]>,
     pub(crate) connection: &'a ConnectionInfo<'a>,
+    /// The sender of the request: the client, or the proxy that names it.
+    pub(crate) peer: SocketAddr,
     /// The receiver of the event that it waits for.
     pub(crate) waiter: Waiter,
 }
@@ -45,27 +53,30 @@ pub(crate) trait Framing<'s>: Sized {
     fn can_wait(&self, options: &Options) -> bool;
     /// Whether so much content can be written with the head.
     fn takes_at_once(&self, length_bytes: u64) -> bool;
-    /// The response as the connection can send it.
-    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r>;
+    /// Whether the connection closes after the response.
+    fn is_last(&self) -> bool;
     /// Where its head is written, as text.
     fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8>;
 
     /// Responds, after the head was written.
     fn respond(
         self,
-        response: &Response<'_>,
+        persistence: Persistence,
         content: Content<'_, 's>,
         buffers: &mut Buffers,
         options: &Options,
     ) -> Self::Step;
     /// Keeps the request, which begins again once its waiter has received an event.
-    fn wait(self, progress: &Progress) -> Self::Step;
-    /// Receives the content of the request, on which the response depends.
-    fn need_body(self, context: &mut Context<'_, 's>) -> Self::Step;
+    fn wait(self, progress: &mut Progress) -> Self::Step;
+    /// Receives the content of the request into `sink`: the response depends on it. The request begins again once it
+    /// has, or when its waiter has received an event.
+    fn need_body(self, sink: BodySink, progress: &mut Progress, context: &mut Context<'_, 's>) -> Self::Step;
+    /// Sends the head, after which both sides send to each other until they close.
+    fn begin_tunnel(self, call: Box<CallHandle>) -> Self::Step;
 }
 
 /// The progress of a request that cannot be answered immediately.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The lower half of the time at which its first bytes were received, if that was in an earlier iteration; else 0.
     since_ms: u32,
@@ -73,6 +84,8 @@ pub(crate) struct Progress {
     wait_count: u8,
     /// The error of its look-up.
     error: Option<FileError>,
+    /// The call of a backend, which answers it.
+    call: Option<Box<CallHandle>>,
 }
 
 impl Progress {
@@ -105,16 +118,30 @@ impl Progress {
     }
 
     /// Of the request, whose site was looked up last.
-    fn origin(&self, context: &Context<'_, '_>) -> Origin {
+    pub(super) fn origin(&self, context: &Context<'_, '_>) -> Origin {
         Origin { site_index: context.files.last_site_index(), since_ms: self.since_ms(context.clock.now_ms()) }
     }
 
     /// The request waits for a further event.
     #[cold]
-    fn wait<'s, F: Framing<'s>>(&mut self, framing: F, clock: &Clock) -> F::Step {
-        self.wait_count += 1;
+    pub(super) fn wait<'s, F: Framing<'s>>(&mut self, framing: F, clock: &Clock) -> F::Step {
+        self.wait_count = self.wait_count.saturating_add(1);
         self.note_begin(clock.now_ms());
         framing.wait(self)
+    }
+
+    /// A backend answers the request.
+    pub(super) fn set_call(&mut self, call: CallHandle) {
+        self.call = Some(Box::new(call));
+    }
+
+    pub(super) fn take_call(&mut self) -> Option<Box<CallHandle>> {
+        self.call.take()
+    }
+
+    /// The call that answers the request; `None` if no backend does.
+    pub(crate) fn call(&self) -> Option<&CallHandle> {
+        self.call.as_deref()
     }
 }
 
@@ -127,11 +154,18 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let site = context.files.site_for(&context.snapshot.sites, asked.request.host);
-    match (has_rules(asked.request, site, asked.connection.transport), context.inspection) {
+    let is_ruled = has_rules(asked.request, site, asked.connection.transport) || progress.call.is_some();
+    match (is_ruled, context.inspection) {
         (false, Inspection::None) => answer_with_file::<F, false>(asked, site, None, progress, framing, context),
         (false, Inspection::Log) => answer_with_logged_file(asked, site, progress, framing, context),
         _ => answer_by_rules(asked, site, progress, framing, context),
     }
+}
+
+/// Whether a backend may get the body of this request.
+pub(crate) fn may_be_passed_on(request: &Request<'_>, context: &mut Context<'_, '_>) -> bool {
+    let site = context.files.site_for(&context.snapshot.sites, request.host);
+    site.and_then(|site| site.options.rules.as_deref()).is_some_and(|rules| !rules.routes.is_empty())
 }
 
 /// Refuses input that is not a request, or has not arrived in time.
@@ -179,10 +213,13 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     let (request, snapshot) = (asked.request, context.snapshot);
     let mut ruling = Ruling::of(request, site, asked.connection, snapshot, context.options);
     if asked.content.is_none() && matches!(ruling.action, Action::DnsQuery) && has_dns_message(request) {
-        return framing.need_body(context);
+        return framing.need_body(BodySink::message(), progress, context);
     }
     let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
     let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
+    if progress.call.is_some() {
+        return backend_exchange::answer(asked, &ruling, progress, framing, context);
+    }
     // A request that has waited was counted before.
     let budget = context.request_budget.filter(|_| progress.wait_count == 0);
     ruling.limit(budget, request, client.ip(), (snapshot, context.clock, context.metrics));
@@ -199,6 +236,9 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     }
     if matches!(ruling.action, Action::DnsQuery) {
         return answer_dns(asked, &ruling.fields, progress, framing, context);
+    }
+    if matches!(ruling.action, Action::Route(_)) {
+        return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
     let Some(response) = ruling.action.response(request) else {
         return answer_with_file::<F, true>(asked, site, Some(&ruling), progress, framing, context);
@@ -338,7 +378,7 @@ type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
 /// The request that a response is logged with.
 #[derive(Clone, Copy)]
-enum Logged<'l> {
+pub(super) enum Logged<'l> {
     Request {
         request: &'l Request<'l>,
         origin: Origin,
@@ -366,7 +406,7 @@ fn write<'s, F: Framing<'s>>(
     log: Log<'_>,
     Output { clock, options, buffers }: Output<'_>,
 ) -> F::Step {
-    let response = framing.adjust(response);
+    let response = if framing.is_last() { response.with_connection_close() } else { response };
     let head = framing.head(buffers);
     let start = head.len();
     response.write_head(clock.date(), head);
@@ -374,13 +414,13 @@ fn write<'s, F: Framing<'s>>(
         fields.apply(start, content_of, head);
     }
     if let Some((log, connection, logged)) = log {
-        log_content(log, &connection.peer(F::VERSION), logged, response.status(), &mut content);
+        log_content(log, &connection.peer(F::VERSION), logged, response.status().code(), &mut content);
     }
-    framing.respond(&response, content, buffers, options)
+    framing.respond(response.persistence(), content, buffers, options)
 }
 
 #[inline(never)]
-fn log_content(log: &Rc<WorkerLog>, peer: &Peer, logged: Logged<'_>, status: Status, content: &mut Content<'_, '_>) {
+pub(super) fn log_content(log: &Rc<WorkerLog>, peer: &Peer, logged: Logged<'_>, status: u16, content: &mut Content<'_, '_>) {
     let (content_bytes, rest) = content.counted();
     match logged {
         Logged::Refused { received, since_ms } => log.log_refused(*peer, since_ms, received, status, content_bytes),
@@ -413,11 +453,11 @@ fn content_of_file<'c, 's>(body: Body<'_>, file: &FileHit<'_, 's>, output: &Outp
     match body {
         Body::File { start_bytes, length_bytes } => {
             let source = BodySource::File(file.chunk(start_bytes, length_bytes, may_use_sendfile));
-            Content::Later { source, length_bytes }
+            Content::Later { source, length_bytes: Some(length_bytes) }
         }
         Body::Multipart(multipart) => {
             let source = file.multipart(&multipart, may_use_sendfile, output.buffers.limits.copied_bytes_max);
-            Content::Later { source, length_bytes: multipart.length_bytes() }
+            Content::Later { source, length_bytes: Some(multipart.length_bytes()) }
         }
         Body::Empty | Body::StatusPage(_) | Body::DnsMessage | Body::Text(_) => Content::Empty,
     }
@@ -427,7 +467,7 @@ fn content_of_file<'c, 's>(body: Body<'_>, file: &FileHit<'_, 's>, output: &Outp
 fn content_without_file<'c, 's, F: Framing<'s>>(body: Body<'c>, framing: &F) -> Content<'c, 's> {
     match body {
         Body::StatusPage(page) if !framing.takes_at_once(page.len() as u64) => {
-            Content::Later { source: BodySource::Page(page), length_bytes: page.len() as u64 }
+            Content::Later { source: BodySource::Page(page), length_bytes: Some(page.len() as u64) }
         }
         Body::StatusPage(page) => Content::Bytes(page),
         Body::Text(text) => content_of_bytes(text, framing),
@@ -439,7 +479,7 @@ fn content_of_bytes<'c, 's, F: Framing<'s>>(bytes: &'c [u8], framing: &F) -> Con
     let length_bytes = bytes.len() as u64;
     match framing.takes_at_once(length_bytes) {
         true => Content::Bytes(bytes),
-        false => Content::Later { source: BodySource::bytes(bytes), length_bytes },
+        false => Content::Later { source: BodySource::bytes(bytes), length_bytes: Some(length_bytes) },
     }
 }
 

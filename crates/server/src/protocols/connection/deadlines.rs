@@ -1,7 +1,7 @@
 //! The deadlines of a connection: for receiving, for sending, and the effect when one passes.
 
 use super::{Connection, Next, Protocol, State};
-use crate::clock::ms;
+use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context};
 use crate::file_error::FileError;
 use crate::limits::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
@@ -38,15 +38,18 @@ impl<'s> Connection<'s> {
     /// while the transport, and not a disk, delays the response.
     pub(super) fn move_send_deadline(&mut self, sent: Sent, has_progress: bool, context: &Context<'_, 's>) {
         let (now_ms, timeout_ms) = (context.clock.now_ms(), ms(self.protocol_state.send_timeout(context.options)));
-        let deadline_ms = match has_progress {
+        let begins = self.timer.deadline_ms == Milliseconds::MAX;
+        let deadline_ms = match has_progress || begins {
             true => now_ms + timeout_ms,
             false => self.rate_window.send_deadline_ms().unwrap_or(self.timer.deadline_ms),
         };
-        self.timer.deadline_ms = if sent == Sent::WaitsForRead {
-            self.rate_window = RateWindow::None;
-            deadline_ms
-        } else {
-            self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms)
+        self.timer.deadline_ms = match sent {
+            Sent::WaitsForRead | Sent::WaitsForBackend => {
+                self.rate_window = RateWindow::None;
+                // A backend has a deadline of its own.
+                if sent == Sent::WaitsForBackend { Milliseconds::MAX } else { deadline_ms }
+            }
+            _ => self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms),
         };
     }
 
