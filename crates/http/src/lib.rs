@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod backend_request;
 mod dns_message;
 mod listing;
 mod respond;
@@ -31,7 +32,9 @@ mod coded_file;
 mod content_coding;
 mod body_skipper;
 mod forwarded;
+mod request_values;
 mod request;
+mod passed_fields;
 mod fields;
 mod target;
 mod host;
@@ -44,6 +47,7 @@ mod scan;
 mod grammar;
 mod output;
 
+pub use backend_request::BackendRequest;
 pub use body_skipper::{BodySkipper, Skipped};
 pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fault};
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
