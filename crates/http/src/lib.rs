@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod backend_request;
 mod dns_message;
 mod listing;
 mod respond;
@@ -30,11 +31,15 @@ mod accept;
 mod coded_file;
 mod content_coding;
 mod body_skipper;
+mod backend_response;
 mod forwarded;
+mod request_values;
 mod request;
+mod passed_fields;
 mod fields;
 mod target;
 mod host;
+mod response_error;
 mod request_error;
 mod site_path;
 mod media_type;
@@ -44,6 +49,10 @@ mod scan;
 mod grammar;
 mod output;
 
+pub use backend_request::BackendRequest;
+pub use backend_response::{
+    BackendResponse, ClientContent, ParsedResponse, ResponseFraming, ResponseHeadParts, ResponseLimits, parse_response,
+};
 pub use body_skipper::{BodySkipper, Skipped};
 pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fault};
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
@@ -61,6 +70,7 @@ pub use request::{Framing, Method, Parsed, Persistence, Request, RequestLimits, 
 pub use request_error::RequestError;
 pub use respond::{LookupError, respond};
 pub use response::{Body, CanonicalUrl, Response, put_canonical_path, put_field_lines, put_path_segment};
+pub use response_error::ResponseError;
 pub use site_path::{MalformedPath, PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath};
 pub use status::Status;
 pub use target::{Scheme, Target};

@@ -288,7 +288,7 @@ impl<'b> RequestLine<'b> {
 
 /// The persistence by version and Connection (RFC 9112 §9.3).
 #[inline(always)]
-fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
+pub(crate) fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
     let has_option = |option: &[u8]| {
         fields.values(FieldName::Connection).flat_map(list_members).any(|own| own.eq_ignore_ascii_case(option))
     };

@@ -21,6 +21,20 @@ macro_rules! statuses {
                 }
             }
 
+            /// The reason phrase of its status line (RFC 9110 §15).
+            pub fn reason(self) -> &'static str {
+                match self {
+                    $(Status::$variant => $reason,)*
+                }
+            }
+
+            /// The code with its reason phrase, on a line.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Status::$variant => concat!($code, " ", $reason, "\n"),)*
+                }
+            }
+
             /// An HTML page without other resources.
             pub(crate) const fn page(self) -> &'static [u8] {
                 match self {

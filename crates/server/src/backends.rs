@@ -44,7 +44,7 @@ pub(crate) struct Backends {
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
     #[cfg(any(test, feature = "simulation"))]
-    memory: Option<MemoryBackend>,
+    pub(crate) memory: Option<MemoryBackend>,
 }
 
 /// The servers of a backend, and the requests that wait for a connection to one of them.

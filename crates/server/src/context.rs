@@ -188,7 +188,7 @@ pub(crate) enum Step<'s> {
     /// The request waits for an event. It is still in the input, unless its body is being received.
     WaitForEvent,
     /// The head of a response was written, after which the call carries both directions.
-    Tunnel(Box<CallHandle>),
+    Tunnel(CallHandle),
     /// The input, of which nothing was taken, begins with the preface of HTTP/2.
     Http2,
     /// The input is not of this protocol: the connection closes without an answer.

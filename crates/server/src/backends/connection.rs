@@ -9,19 +9,15 @@ use crate::net::transport::Transport;
 use crate::timers::Timer;
 use crate::waiter::Waiter;
 use sanderling_http::{
-    BackendResponse, BodySkipper, Framing, ParsedResponse, RequestError, RequestLimits, ResponseError, ResponseFraming,
-    ResponseLimits, parse_response,
+    BackendResponse, BodySkipper, ParsedResponse, RequestError, ResponseError, ResponseFraming, ResponseLimits,
+    parse_response,
 };
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
-use std::io;
 use std::time::Duration;
 
 /// Time by which a connection is given up before the backend closes it, if it says when.
 const CLOSED_EARLIER: Duration = Duration::from_secs(1);
-/// Content of chunks and trailers have no limit of their own: the client's side takes it as it arrives.
-const BODY_LIMITS: RequestLimits =
-    RequestLimits { head_bytes_max: 0, field_count_max: 0, target_bytes_max: 0, body_bytes_max: u64::MAX };
 
 /// A connection to a server of a backend.
 #[derive(Debug)]
@@ -41,6 +37,8 @@ pub(crate) struct BackendConnection {
     pub(super) is_reused: bool,
     /// How long the backend keeps it unused, if it says so.
     kept_for: Option<Duration>,
+    /// The client has closed its side of a tunnel.
+    has_shut_down: bool,
 }
 
 #[derive(Debug)]
@@ -98,6 +96,7 @@ impl BackendConnection {
             sent_now: 0,
             is_reused: false,
             kept_for: None,
+            has_shut_down: false,
         }
     }
 
@@ -168,16 +167,14 @@ impl BackendConnection {
     pub(super) fn advance(&mut self, connect_timeout: Duration, tools: &mut Tools<'_>) -> Progress {
         let Some(call) = self.call().cloned() else { return self.advance_idle(tools) };
         let mut state = call.state();
-        if state.is_given_up() {
+        if state.is_given_up() || matches!(state.response, CallResponse::Failed(_)) {
             return Progress::Over;
         }
         let progress = self.send(&mut state).and_then(|has_sent| {
             let has_received = self.receive(&mut state, tools)?;
             Ok(has_sent | has_received)
         });
-        if let Some(waiter) = self.has_news(&state).then(|| state.take_waiter()).flatten() {
-            tools.awakened.push(waiter);
-        }
+        tools.awakened.extend(state.take_waiter());
         match progress {
             Err(error) => Progress::Failed(error),
             Ok(_) if matches!(state.response, CallResponse::Complete(_)) => self.completed(&state),
@@ -197,13 +194,6 @@ impl BackendConnection {
             Ok(0) if !self.transport.has_ended() => Progress::Waits,
             _ => Progress::Over,
         }
-    }
-
-    /// Whether the client's side can go on.
-    fn has_news(&self, state: &CallState) -> bool {
-        !matches!(state.response, CallResponse::Awaited | CallResponse::Content)
-            || state.has_content()
-            || state.has_request_room()
     }
 
     /// The response is complete. If the request is not, its rest can no longer be sent on this connection.
@@ -271,11 +261,18 @@ impl BackendConnection {
                 Err(_) => return Err(CallError::Closed),
             }
         }
+        if matches!(self.state, State::Tunnel(_)) && state.request.is_sent() && !self.has_shut_down {
+            self.has_shut_down = true;
+            self.transport.shutdown_write().map_err(|_| CallError::Closed)?;
+        }
         Ok(has_sent)
     }
 
     /// Receives as much as the client's side has room for; whether something was received.
     fn receive(&mut self, state: &mut CallState, tools: &mut Tools<'_>) -> Result<bool, CallError> {
+        if tools.room.is_empty() {
+            return Ok(false);
+        }
         let mut has_received = false;
         while self.transport.is_readable() && !matches!(state.response, CallResponse::Complete(_)) {
             if state.is_response_full() {
@@ -351,22 +348,21 @@ impl BackendConnection {
 
     /// Takes the head of the final response.
     fn take_response(&mut self, response: &BackendResponse<'_>, state: &mut CallState) -> Result<(), ResponseError> {
+        let is_switch = response.status() == 101;
+        if is_switch && !state.request.is_upgrade {
+            return Err(ResponseError::UnexpectedUpgrade);
+        }
         let State::Head(call) = std::mem::replace(&mut self.state, State::Idle) else { return Ok(()) };
-        if response.status() == 101 {
-            if !state.request.is_upgrade {
-                return Err(ResponseError::UnexpectedUpgrade);
-            }
+        if is_switch {
+            state.request.begin_tunnel();
             self.state = State::Tunnel(call);
             return Ok(());
         }
         let keep_alive = response.keep_alive_timeout_s().map(|seconds| Duration::from_secs(seconds.into()));
         self.kept_for = keep_alive.map(|time| time.saturating_sub(CLOSED_EARLIER));
-        let framed = |framing| ContentEnd::Framed(BodySkipper::new(framing, &BODY_LIMITS));
         let end = match response.framing() {
-            ResponseFraming::None | ResponseFraming::Length(0) => framed(Framing::None),
-            ResponseFraming::Length(length_bytes) => framed(Framing::Length(length_bytes)),
-            ResponseFraming::Chunked => framed(Framing::Chunked),
             ResponseFraming::UntilClose => ContentEnd::Close,
+            framing => ContentEnd::Framed(BodySkipper::of_response(framing)),
         };
         self.state = State::Content { call, end, persists: response.persists() };
         Ok(())

@@ -1,7 +1,7 @@
 //! Requests that a route answers: by a fixed response, or by passing them on to a backend, and its response back.
 
 use crate::context::Context;
-use crate::http::exchange::{Asked, Framing, Logged, Progress, log_content};
+use crate::http::asked::{Asked, Framing, Logged, Progress, log_content};
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
 use crate::net::backend_content::BackendContent;
@@ -37,7 +37,7 @@ pub(super) fn answer<'s, F: Framing<'s>>(
         if call.has_response() {
             return respond(asked, ruling, progress, framing, context);
         }
-        call.await_event();
+        call.await_response();
         return progress.wait(framing, context.clock);
     }
     let Action::Route(route) = &ruling.action else {
@@ -200,6 +200,7 @@ fn respond<'s, F: Framing<'s>>(
             let (status, reason) = match error {
                 CallError::Busy(_) => (503, "Service Unavailable"),
                 CallError::ConnectTimeout(_) | CallError::Timeout(_) => (504, "Gateway Timeout"),
+                CallError::ContentTooLarge => (413, "Content Too Large"),
                 CallError::Connect(_) | CallError::Closed | CallError::Invalid(_) => (502, "Bad Gateway"),
             };
             respond_with(&OwnResponse { status, reason, text: &text }, asked, ruling, progress, framing, context)
@@ -219,7 +220,7 @@ fn describe(error: &CallError, call: &CallHandle) -> String {
 #[expect(clippy::too_many_arguments, reason = "the parts of an exchange, and the response with its source")]
 fn pass_back<'s, F: Framing<'s>>(
     response: &BackendResponse<'_>,
-    call: Box<CallHandle>,
+    call: CallHandle,
     is_complete: bool,
     asked: &Asked<'_>,
     ruling: &Ruling<'_>,
@@ -271,7 +272,7 @@ fn pass_back<'s, F: Framing<'s>>(
     } else if is_complete {
         Content::Later { length_bytes: Some(bytes.len() as u64), source: BodySource::bytes(&bytes) }
     } else {
-        let source = BackendContent::new(*call, content_framing == ClientContent::Chunked);
+        let source = BackendContent::new(call, content_framing == ClientContent::Chunked);
         return finish(
             response.status(),
             persistence,

@@ -2,7 +2,7 @@
 
 use crate::log::access_log::PendingLine;
 use crate::net::call::{CallHandle, LAST_CHUNK, TakenContent, put_chunk};
-use crate::net::file_chunk::{Piece, Sent};
+use crate::net::file_chunk::Sent;
 use crate::net::transport::Transport;
 use sanderling_os::tcp::More;
 use std::io;
@@ -11,6 +11,19 @@ use std::io;
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that are sent in one iteration, so that a fast backend and a fast client do not delay other connections.
 const BYTES_PER_ITERATION_MAX: usize = 1024 * 1024;
+
+/// The result of copying content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// So many bytes, at least one; more follow.
+    Bytes(usize),
+    /// The last ones, perhaps none.
+    Last(usize),
+    /// None yet; the waiter receives an event.
+    Awaited,
+    /// None: the rest of the response is missing.
+    CutOff,
+}
 
 /// Content of a backend.
 #[derive(Debug)]
@@ -39,6 +52,11 @@ impl BackendContent {
     /// The content of the response of `call`, in chunks (RFC 9112 §7.1) or as it is.
     pub(crate) fn new(call: CallHandle, is_chunked: bool) -> BackendContent {
         BackendContent { call, is_chunked, taken: Vec::new(), sent: 0, end: End::More, line: None }
+    }
+
+    /// What the backend sends through a tunnel, after the `head` of its response.
+    pub(crate) fn of_tunnel(call: CallHandle, head: Vec<u8>) -> BackendContent {
+        BackendContent { taken: head, ..BackendContent::new(call, false) }
     }
 
     /// Its call.
@@ -87,14 +105,17 @@ impl BackendContent {
             match self.end {
                 End::Reached => return Ok(Sent::All),
                 End::CutOff => return Ok(Sent::CutOff),
-                End::More if !self.take() => return Ok(Sent::WaitsForBackend),
-                End::More => {}
+                End::More => {
+                    if !self.take() {
+                        return Ok(Sent::WaitsForBackend);
+                    }
+                }
             }
         }
     }
 
     /// Copies the next bytes into `room`.
-    pub(crate) fn fill(&mut self, room: &mut [u8]) -> Piece {
+    pub(crate) fn fill(&mut self, room: &mut [u8]) -> Filled {
         let mut filled = 0;
         while filled < room.len() {
             let rest = &self.taken[self.sent..];
@@ -112,10 +133,10 @@ impl BackendContent {
         }
         let is_taken = self.sent == self.taken.len();
         match self.end {
-            End::Reached if is_taken => Piece::Last(filled),
-            End::CutOff if is_taken && filled == 0 => Piece::CutOff,
-            End::More if filled == 0 => Piece::WaitsForBackend,
-            _ => Piece::Sent(filled),
+            End::Reached if is_taken => Filled::Last(filled),
+            End::CutOff if is_taken && filled == 0 => Filled::CutOff,
+            End::More if filled == 0 => Filled::Awaited,
+            _ => Filled::Bytes(filled),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::clock::Milliseconds;
 use crate::files::file_reads::FileReads;
 use crate::files::open_file::{FileKey, OpenFile};
 use crate::log::access_log::PendingLine;
-use crate::net::backend_content::BackendContent;
+use crate::net::backend_content::{BackendContent, Filled};
 use crate::net::file_chunk::{FileChunk, Piece, SendContext, Sent, copy_start};
 use crate::net::transport::Transport;
 use crate::waiter::Waiter;
@@ -91,15 +91,21 @@ impl<'s> BodySource<'s> {
         reads: &FileReads,
         waiter: Waiter,
         now_ms: Milliseconds,
-    ) -> io::Result<Piece> {
+    ) -> io::Result<Filled> {
         match self {
-            BodySource::File(file) => return file.fill(room, reads, waiter, now_ms),
+            BodySource::File(file) => {
+                return Ok(match file.fill(room, reads, waiter, now_ms)? {
+                    Piece::Sent(count) => Filled::Bytes(count),
+                    Piece::WaitsForRead => Filled::Awaited,
+                    Piece::CutOff => Filled::CutOff,
+                });
+            }
             BodySource::Backend(content) => return Ok(content.fill(room)),
             BodySource::Page(_) | BodySource::Bytes { .. } => {}
         }
         let count = copy_start(self.rest(), room);
         self.advance(count);
-        Ok(Piece::Sent(count))
+        Ok(Filled::Bytes(count))
     }
 
     /// Bytes of text before the first part of a file.

@@ -24,9 +24,12 @@ const REPEATED_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Call(Rc<RefCell<CallState>>);
 
-/// The client's side of a call: to drop it is to give the call up.
+/// The client's side of a call. To drop the last clone is to give the call up.
+#[derive(Clone, Debug)]
+pub(crate) struct CallHandle(Rc<ClientSide>);
+
 #[derive(Debug)]
-pub(crate) struct CallHandle {
+struct ClientSide {
     call: Call,
     wakeups: Wakeups,
 }
@@ -52,8 +55,10 @@ pub(crate) struct CallState {
     pub(crate) failed_count: u8,
     is_given_up: bool,
     is_in_wakeups: bool,
-    /// The client's side waits for room in the request, or for more of the response.
-    is_awaited: bool,
+    /// The client's side waits for room in the request.
+    awaits_room: bool,
+    /// It waits for the response, or for more of it.
+    awaits_response: bool,
 }
 
 /// The request to the backend.
@@ -113,6 +118,8 @@ pub(crate) enum CallError {
     Closed,
     /// It has not begun its response, or not continued, within this time.
     Timeout(Duration),
+    /// The content of the request is longer than the route allows.
+    ContentTooLarge,
     /// It has sent what is not a response.
     Invalid(ResponseError),
 }
@@ -142,7 +149,8 @@ impl Call {
             failed_count: 0,
             is_given_up: false,
             is_in_wakeups: false,
-            is_awaited: true,
+            awaits_room: false,
+            awaits_response: true,
         })))
     }
 
@@ -151,13 +159,9 @@ impl Call {
         self.0.borrow_mut()
     }
 
-    pub(crate) fn is(&self, other: &Call) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
-    }
-
     /// The client's side of the call.
     pub(crate) fn handle(&self, wakeups: &Wakeups) -> CallHandle {
-        CallHandle { call: self.clone(), wakeups: wakeups.clone() }
+        CallHandle(Rc::new(ClientSide { call: self.clone(), wakeups: wakeups.clone() }))
     }
 }
 
@@ -180,16 +184,6 @@ impl CallState {
         self.content.len() >= CONTENT_BYTES_MAX
     }
 
-    /// Whether there is content of the response to take.
-    pub(crate) fn has_content(&self) -> bool {
-        !self.content.is_empty()
-    }
-
-    /// Whether the request takes content.
-    pub(crate) fn has_request_room(&self) -> bool {
-        self.request.room() > 0
-    }
-
     /// Adds content of the response.
     pub(crate) fn put_content(&mut self, content: &[u8]) {
         self.content.extend_from_slice(content);
@@ -204,9 +198,14 @@ impl CallState {
         self.response = CallResponse::Complete(head);
     }
 
-    /// The waiter, if it waits for what has changed.
+    /// The waiter, if what it waits for is there.
     pub(crate) fn take_waiter(&mut self) -> Option<Waiter> {
-        (std::mem::take(&mut self.is_awaited) && !self.is_given_up).then_some(self.waiter)
+        let has_room = self.awaits_room && self.request.room() > 0;
+        let has_response = !matches!(self.response, CallResponse::Awaited | CallResponse::Content);
+        let has_news = self.awaits_response && (has_response || !self.content.is_empty());
+        self.awaits_room &= !has_room;
+        self.awaits_response &= !has_news;
+        ((has_room || has_news) && !self.is_given_up).then_some(self.waiter)
     }
 }
 
@@ -277,10 +276,12 @@ impl CallRequest {
         }
     }
 
+    /// Its bytes go on to both sides after the response: it is never complete before the client closes.
+    pub(crate) fn begin_tunnel(&mut self) {
+        (self.framing, self.end) = (Framing::None, RequestEnd::Open);
+    }
+
     fn put(&mut self, content: &[u8]) {
-        if content.is_empty() {
-            return;
-        }
         match self.framing {
             Framing::Chunked => put_chunk(content, &mut self.content),
             Framing::Length(_) | Framing::None => self.content.extend_from_slice(content),
@@ -310,12 +311,7 @@ pub(crate) fn put_chunk(content: &[u8], out: &mut Vec<u8>) {
 impl CallHandle {
     /// The state. No other borrow is alive.
     pub(crate) fn state(&self) -> RefMut<'_, CallState> {
-        self.call.state()
-    }
-
-    /// Sets where its events go: the request may wait under another key than it began with.
-    pub(crate) fn set_waiter(&self, waiter: Waiter) {
-        self.state().waiter = waiter;
+        self.0.call.state()
     }
 
     /// Whether the head of the response has arrived, or there is none.
@@ -348,7 +344,7 @@ impl CallHandle {
                 CallResponse::Complete(_) => TakenContent::End,
                 CallResponse::Failed(_) => TakenContent::CutOff,
                 _ => {
-                    state.is_awaited = true;
+                    state.awaits_response = true;
                     TakenContent::Awaited
                 }
             };
@@ -369,13 +365,21 @@ impl CallHandle {
     pub(crate) fn request_room(&self) -> usize {
         let mut state = self.state();
         let room = state.request.room();
-        state.is_awaited |= room == 0;
+        state.awaits_room = room == 0;
         room
     }
 
     /// Adds content of the request, for which there is room.
     pub(crate) fn put_content(&self, content: &[u8]) {
-        self.state().request.put(content);
+        if !content.is_empty() {
+            self.state().request.put(content);
+            self.wake();
+        }
+    }
+
+    /// The request has more content than it may have.
+    pub(crate) fn refuse_content(&self) {
+        self.state().response = CallResponse::Failed(CallError::ContentTooLarge);
         self.wake();
     }
 
@@ -385,9 +389,9 @@ impl CallHandle {
         self.wake();
     }
 
-    /// The waiter receives an event when there is a response, or room in the request.
-    pub(crate) fn await_event(&self) {
-        self.state().is_awaited = true;
+    /// The waiter receives an event when there is a response.
+    pub(crate) fn await_response(&self) {
+        self.state().awaits_response = true;
     }
 
     /// Bytes of memory that it holds.
@@ -402,14 +406,19 @@ impl CallHandle {
     }
 
     fn wake(&self) {
-        self.wakeups.push(&self.call);
+        self.0.wakeups.push(&self.0.call);
     }
 }
 
-impl Drop for CallHandle {
+impl Drop for ClientSide {
     fn drop(&mut self) {
-        self.state().is_given_up = true;
-        self.wake();
+        let mut state = self.call.state();
+        state.is_given_up = true;
+        let is_over = state.connection.is_none() && !matches!(state.response, CallResponse::Awaited);
+        drop(state);
+        if !is_over {
+            self.wakeups.push(&self.call);
+        }
     }
 }
 
@@ -443,6 +452,7 @@ impl std::fmt::Display for CallError {
             CallError::Busy(time) => write!(f, "had no free connection within {} s", time.as_secs_f64()),
             CallError::Closed => f.write_str("closed the connection before the end of its response"),
             CallError::Timeout(time) => write!(f, "did not respond within {} s", time.as_secs_f64()),
+            CallError::ContentTooLarge => f.write_str("takes no content of this length"),
             CallError::Invalid(error) => write!(f, "sent an invalid response: {error}"),
         }
     }

@@ -46,10 +46,7 @@ pub(crate) enum Sent {
 pub(crate) enum Piece {
     /// So many bytes were sent or copied; none if the transport is full.
     Sent(usize),
-    /// The same, and they are the last.
-    Last(usize),
     WaitsForRead,
-    WaitsForBackend,
     CutOff,
 }
 

@@ -1,7 +1,8 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
-use crate::http::exchange::{self, Asked, Framing, Progress};
+use crate::http::asked::{Asked, Framing, Progress};
+use crate::http::exchange;
 use crate::metrics::Counter;
 use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
@@ -144,7 +145,8 @@ impl Http1 {
             },
             Err(error) => self.refuse(*error, bytes, connection, context),
         };
-        if matches!(step, Step::WaitForEvent) {
+        // A request whose body is being received has left the input.
+        if matches!(step, Step::WaitForEvent) && self.pending.is_none() {
             input.rewind(start);
         }
         step
@@ -286,7 +288,7 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let asked = Asked { request, content: Some(&[]), connection, waiter: context.waiter };
+        let asked = Asked { request, content: Some(&[]), connection, peer: *connection.client, waiter: context.waiter };
         let is_last = self.is_last(input, connection, context);
         let framing = Http1Framing { is_last, sink: &mut BodySink::default() };
         exchange::begin(&asked, &mut self.progress, framing, context)
@@ -305,7 +307,7 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> (Step<'s>, BodySink) {
-        let asked = Asked { request, content, connection, waiter: context.waiter };
+        let asked = Asked { request, content, connection, peer: *connection.client, waiter: context.waiter };
         let mut sink = BodySink::Nothing;
         // The rest of a body that a backend has not waited for is not skipped: it may be of any length.
         let is_cut = !is_whole && content.is_some();
@@ -420,6 +422,10 @@ impl<'s> Framing<'s> for Http1Framing<'_> {
     fn need_body(self, sink: BodySink, _progress: &mut Progress, _context: &mut Context<'_, 's>) -> Step<'s> {
         *self.sink = sink;
         Step::Partial
+    }
+
+    fn begin_tunnel(self, call: CallHandle) -> Step<'s> {
+        Step::Tunnel(call)
     }
 }
 

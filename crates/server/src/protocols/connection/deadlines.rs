@@ -26,12 +26,22 @@ impl<'s> Connection<'s> {
     pub(super) fn begin_receiving(&mut self, has_answered: bool, context: &Context<'_, 's>) {
         let now_ms = context.clock.now_ms();
         let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
-        let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
+        let deadline_ms = match timeout {
+            // A backend gets a body of any length as it arrives, for which the least rate holds.
+            _ if self.protocol_state.passes_body_on() => Milliseconds::MAX,
+            Some(timeout) => now_ms + ms(timeout),
+            None => self.timer.deadline_ms,
+        };
         self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
         // Part of a DNS query does not count as use of a connection (RFC 7766 §6.2.3).
         if has_answered || self.protocol() == Protocol::Http {
             self.last_used = context.use_number;
         }
+    }
+
+    /// Whether a backend gets the body that arrives, which still has the deadline of its head.
+    pub(super) fn begins_to_pass_body_on(&self) -> bool {
+        self.protocol_state.passes_body_on() && !self.rate_window.is_unbounded()
     }
 
     /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured
@@ -133,6 +143,7 @@ impl<'s> Connection<'s> {
             | State::Ready
             | State::Waiting
             | State::InProgress
+            | State::Tunnel
             | State::Lingering { .. } => Expiry::DeadlinePassed,
         }
     }
