@@ -186,6 +186,24 @@ impl BackendRequest<'_> {
     }
 }
 
+impl<'b> Request<'b> {
+    /// The names and values of the field lines that an application gets by any protocol; `trusted` is that of
+    /// [`BackendRequest::trusted`]. Host is not among them: [`Request::host`] is what counts.
+    pub fn passed_fields(&self, trusted: Option<ForwardedField>) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
+        let named = NamedFields::of(&self.fields);
+        let is_passed = move |name: &[u8]| match Kind::of(name) {
+            Kind::Own => false,
+            Kind::Cookie => true,
+            Kind::Forwarded => trusted == Some(ForwardedField::Forwarded),
+            Kind::ForwardedFor | Kind::ForwardedProto | Kind::ForwardedHost | Kind::OtherForwarded => {
+                trusted == Some(ForwardedField::XForwardedFor)
+            }
+            Kind::Other => !named.contain(name),
+        };
+        self.fields.field_lines().map(|line| (line.name(), line.value())).filter(move |(name, _)| is_passed(name))
+    }
+}
+
 fn put_host(host: Option<Host<'_>>, out: &mut Vec<u8>) {
     let Some(Host { name, port }) = host else { return };
     out.extend_from_slice(name);

@@ -64,7 +64,7 @@ pub enum ResponseFraming {
     Length(u64),
     /// By the chunked transfer coding.
     Chunked,
-    /// By the end of the connection.
+    /// By the end of the connection, or of the output of a script.
     UntilClose,
 }
 
@@ -98,7 +98,8 @@ pub fn parse_response<'b>(
     }
 }
 
-fn parse_head<'b>(
+/// Parses a head that is within its limit of bytes.
+pub(crate) fn parse_head<'b>(
     head: &'b [u8],
     is_head_request: bool,
     limits: &ResponseLimits,
@@ -235,6 +236,11 @@ impl<'b> BackendResponse<'b> {
         let protocol = self.fields.find_single(b"upgrade").filter(|_| self.status == 101)?;
         let mut protocols = list_members(protocol);
         protocols.next().filter(|only| only.len() == protocol.len())
+    }
+
+    /// The response of a script, after whose output the connection to the application can persist.
+    pub(crate) fn of_script(self) -> BackendResponse<'b> {
+        BackendResponse { persists: true, ..self }
     }
 
     /// The value of the first line of a field. `name` is in lower case.

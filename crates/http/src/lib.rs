@@ -8,6 +8,10 @@
 //! 4. takes the file's [`Representation`], made when the file was opened, in the coding from [`negotiate_coding`];
 //! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
+//! For a request that a backend answers, it writes what [`BackendRequest`] says, parses the response with
+//! [`parse_response`] or [`parse_cgi_response`], and sends what [`BackendResponse::write_head`] writes and the content,
+//! of which [`BodySkipper::of_response`] finds the end.
+//!
 //! This crate never opens a file, reads a socket or asks for the time. It does not support trailers, and it compresses
 //! nothing: a coded file is a separate file.
 
@@ -31,6 +35,7 @@ mod accept;
 mod coded_file;
 mod content_coding;
 mod body_skipper;
+mod cgi_response;
 mod backend_response;
 mod forwarded;
 mod request_values;
@@ -54,6 +59,7 @@ pub use backend_response::{
     BackendResponse, ClientContent, ParsedResponse, ResponseFraming, ResponseHeadParts, ResponseLimits, parse_response,
 };
 pub use body_skipper::{BodySkipper, Skipped};
+pub use cgi_response::parse_cgi_response;
 pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fault};
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
 pub use date::HttpDate;
