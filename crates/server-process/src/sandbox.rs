@@ -51,9 +51,9 @@ impl Sandbox {
         // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
         // one directory. One that cannot be opened affects only its own site or zones.
         let mut paths = zone_directories;
-        paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
+        paths.extend(config.sites.iter().filter_map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.
-        let links = config.sites.iter().map(|site| ReleaseLink::new(&site.document_root));
+        let links = config.sites.iter().filter_map(|site| Some(ReleaseLink::new(site.document_root.as_ref()?)));
         paths.extend(links.filter(|link| link.current().is_some()).filter_map(|link| link.directory().ok()));
         paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
