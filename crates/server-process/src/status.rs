@@ -346,12 +346,12 @@ fn site_text(site: &SiteState) -> String {
         format!(", release {}{since}{}", path.display(), earlier_files_text(earlier_files))
     });
     let root = match &site.service {
-        SiteService::Kept(path) => path,
+        SiteService::Kept(path) => path.display().to_string(),
         SiteService::Current | SiteService::Unreadable | SiteService::Unavailable | SiteService::LeftOut => {
-            &site.document_root
+            site.root_text()
         }
     };
-    format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
+    format!("  site          {} from {root}{release}{problem}\n", site.hosts_text())
 }
 
 /// The files served from earlier releases; empty if there are none.
