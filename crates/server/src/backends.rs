@@ -191,13 +191,7 @@ impl Backends {
     }
 
     /// Serves a connection that may have become ready. `room`: for received bytes.
-    pub(crate) fn advance(
-        &mut self,
-        key: Key,
-        readiness: Option<Readiness>,
-        room: &mut [u8],
-        now_ms: Milliseconds,
-    ) {
+    pub(crate) fn advance(&mut self, key: Key, readiness: Option<Readiness>, room: &mut [u8], now_ms: Milliseconds) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if let Some(readiness) = readiness {
             connection.set_readiness(readiness);
@@ -392,9 +386,11 @@ impl Group {
     /// may.
     fn choose(&self, now_ms: Milliseconds) -> Option<usize> {
         let backend = self.backend();
-        let candidates = self.servers.iter().enumerate().filter(|(_, server)| {
-            !server.idle.is_empty() || server.open_count < backend.connections_max
-        });
+        let candidates = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(_, server)| !server.idle.is_empty() || server.open_count < backend.connections_max);
         let load = |(index, server): &(usize, &Server)| {
             let weight = u64::from(backend.servers[*index].weight.max(1));
             let is_down = server.down.is_some_and(|(until_ms, _)| until_ms > now_ms);

@@ -59,7 +59,14 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
     let clock = crate::clock::Clock::manual(START_UNIX_S);
     let connections = Connections::new(&shared, 0, metrics, clock);
     HAS_EMPTY_PAGE_CACHE.set(false);
-    act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new(), backend_readiness: Vec::new(), is_disk_stalled: false })
+    act(&mut Simulation {
+        shared: &shared,
+        connections,
+        inbox,
+        clients: Vec::new(),
+        backend_readiness: Vec::new(),
+        is_disk_stalled: false,
+    })
 }
 
 impl Simulation<'_> {

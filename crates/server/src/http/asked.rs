@@ -149,7 +149,13 @@ pub(super) enum Logged<'l> {
 }
 
 #[inline(never)]
-pub(super) fn log_content(log: &Rc<WorkerLog>, peer: &Peer, logged: Logged<'_>, status: u16, content: &mut Content<'_, '_>) {
+pub(super) fn log_content(
+    log: &Rc<WorkerLog>,
+    peer: &Peer,
+    logged: Logged<'_>,
+    status: u16,
+    content: &mut Content<'_, '_>,
+) {
     let (content_bytes, rest) = content.counted();
     match logged {
         Logged::Refused { received, since_ms } => log.log_refused(*peer, since_ms, received, status, content_bytes),

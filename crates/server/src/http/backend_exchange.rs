@@ -49,18 +49,16 @@ pub(super) fn answer<'s, F: Framing<'s>>(
             let response = OwnResponse { status: *status, reason: "", text };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
-        RouteAction::Pass(backend_route) => {
-            match call_request(asked, route, backend_route, F::VERSION, context) {
-                Ok(request) if context.backends.is_some() && framing.can_wait(context.options) => {
-                    begin(route, request, asked, progress, framing, context)
-                }
-                Ok(_) => {
-                    let unavailable = OwnResponse::of(Status::ServiceUnavailable);
-                    respond_with(&unavailable, asked, ruling, progress, framing, context)
-                }
-                Err(status) => respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context),
+        RouteAction::Pass(backend_route) => match call_request(asked, route, backend_route, F::VERSION, context) {
+            Ok(request) if context.backends.is_some() && framing.can_wait(context.options) => {
+                begin(route, request, asked, progress, framing, context)
             }
-        }
+            Ok(_) => {
+                let unavailable = OwnResponse::of(Status::ServiceUnavailable);
+                respond_with(&unavailable, asked, ruling, progress, framing, context)
+            }
+            Err(status) => respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context),
+        },
     }
 }
 
@@ -356,7 +354,9 @@ impl OwnResponse<'_> {
     }
 
     fn write_head(&self, has_content: bool, persistence: Persistence, date: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(format!("HTTP/1.1 {} {}\r\nServer: sanderling\r\nDate: ", self.status, self.reason).as_bytes());
+        out.extend_from_slice(
+            format!("HTTP/1.1 {} {}\r\nServer: sanderling\r\nDate: ", self.status, self.reason).as_bytes(),
+        );
         out.extend_from_slice(date);
         out.extend_from_slice(b"\r\n");
         if has_content {

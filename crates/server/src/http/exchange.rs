@@ -15,9 +15,7 @@ use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
 use crate::options::Options;
 use crate::site::sites::Site;
-use sanderling_http::{
-    Body, LookupError, Request, Response, SitePath, Status, has_dns_message, respond,
-};
+use sanderling_http::{Body, LookupError, Request, Response, SitePath, Status, has_dns_message, respond};
 use sanderling_site_rules::ContentOf;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -187,7 +187,8 @@ impl<'r> Ruling<'r> {
         };
         if !is_dns_query {
             ruling.fields.edits = edits_of(rules, request, &request_path);
-            ruling.action = Action::by_rules(rules, request.method, &request_path).or_by_route(rules, request, &request_path);
+            ruling.action =
+                Action::by_rules(rules, request.method, &request_path).or_by_route(rules, request, &request_path);
         }
         if !rules.protection.is_empty() {
             ruling.protect(&rules.protection, request, &path);
@@ -484,7 +485,8 @@ impl<'r> Action<'r> {
     /// The route for the request, unless a rule that takes precedence over files has another answer. A rule for missing
     /// files comes after it.
     fn or_by_route(self, rules: &SiteRules, request: &Request<'_>, path: &RequestPath<'_>) -> Action<'r> {
-        if rules.routes.is_empty() || !matches!(self, Action::File | Action::FileOr(_)) || is_acme_challenge(path.path) {
+        if rules.routes.is_empty() || !matches!(self, Action::File | Action::FileOr(_)) || is_acme_challenge(path.path)
+        {
             return self;
         }
         // Preflights of a site with `cors` are answered by its rules.

@@ -479,9 +479,7 @@ impl<'s> Connection<'s> {
             State::Idle | State::Ready if has_answered || state_before == State::Receiving => {
                 Some(self.protocol_state.idle_timeout(context.options))
             }
-            State::Receiving
-                if has_answered || state_before != State::Receiving || self.begins_to_pass_body_on() =>
-            {
+            State::Receiving if has_answered || state_before != State::Receiving || self.begins_to_pass_body_on() => {
                 self.begin_receiving(has_answered, context);
                 return next;
             }

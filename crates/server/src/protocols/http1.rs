@@ -312,8 +312,7 @@ impl Http1 {
         // The rest of a body that a backend has not waited for is not skipped: it may be of any length.
         let is_cut = !is_whole && content.is_some();
         let is_last = is_cut || self.is_last(input, connection, context);
-        let step =
-            exchange::begin(&asked, &mut self.progress, Http1Framing { is_last, sink: &mut sink }, context);
+        let step = exchange::begin(&asked, &mut self.progress, Http1Framing { is_last, sink: &mut sink }, context);
         (step, sink)
     }
 

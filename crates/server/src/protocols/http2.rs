@@ -6,10 +6,10 @@ use crate::http::asked::{Asked, Framing, Progress};
 use crate::http::exchange;
 use crate::limits::buffer_budget::SCARCE_BYTES_MAX;
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::net::backend_content::Filled;
 use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
 use crate::net::call::CallHandle;
-use crate::net::backend_content::Filled;
 use crate::options::Options;
 use crate::waiter::{Event, Waiter};
 use sanderling_http::{Framing as BodyFraming, Parsed, Persistence, RequestError, Scheme, Status, parse_request};
@@ -126,7 +126,11 @@ impl<'s> Http2<'s> {
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
         let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);
-        has_event || !self.passing.is_empty() || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
+        has_event
+            || !self.passing.is_empty()
+            || self.incoming == Incoming::Overdue
+            || self.session.can_send()
+            || self.session.is_finished()
     }
 
     /// Takes the event that `stream` waits for.
@@ -411,7 +415,12 @@ impl<'s> Http2<'s> {
         }
         let content = (!has_content).then(|| &received[head_bytes..]);
         let waiter = Waiter { stream, ..context.waiter };
-        exchange::begin(&Asked { request: parsed, content, connection, peer: *connection.client, waiter }, &mut progress, framing, context)
+        exchange::begin(
+            &Asked { request: parsed, content, connection, peer: *connection.client, waiter },
+            &mut progress,
+            framing,
+            context,
+        )
     }
 }
 

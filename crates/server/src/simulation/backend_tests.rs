@@ -18,10 +18,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 const WAITING_BYTES_MAX: usize = 200 * 1024;
 
 fn backend(server_count: u16, connections_max: usize) -> Arc<Backend> {
-    let server = |index| BackendServer {
-        address: BackendAddress::Tcp(SocketAddr::new(CLIENT, 3_000 + index)),
-        weight: 1,
-    };
+    let server =
+        |index| BackendServer { address: BackendAddress::Tcp(SocketAddr::new(CLIENT, 3_000 + index)), weight: 1 };
     Arc::new(Backend {
         servers: (0..server_count).map(server).collect(),
         protocol: BackendProtocol::Http1,
@@ -59,8 +57,7 @@ fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
     let rules = SiteRules { routes: Arc::new(Routes::new(routes)), ..SiteRules::default() };
     let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
     let site = Site { id: 0, hosts: vec!["example.com".to_owned()], root: Root::Builtin(FILES), options };
-    let snapshot =
-        Snapshot::new(Sites::new(vec![site], DefaultSite::Addresses(0)), ZoneMap::new(HashSeed(1), []));
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::Addresses(0)), ZoneMap::new(HashSeed(1), []));
     simulate(snapshot, Options::default(), |simulation| {
         simulation.use_memory_backends();
         act(simulation);
@@ -121,9 +118,8 @@ fn request_is_passed_on_and_its_response_back_and_the_connection_is_used_again()
 
 #[test]
 fn file_route_and_fixed_response_answer_their_paths() {
-    let pass = |strip_prefix| {
-        RouteAction::Pass(Box::new(BackendRoute { strip_prefix, ..backend_route(&backend(1, 100)) }))
-    };
+    let pass =
+        |strip_prefix| RouteAction::Pass(Box::new(BackendRoute { strip_prefix, ..backend_route(&backend(1, 100)) }));
     let routes = vec![
         route("/health", RouteAction::Respond { status: 204, text: String::new() }),
         route("/text", RouteAction::Respond { status: 200, text: "hello\n".to_owned() }),
@@ -370,7 +366,11 @@ fn stale_connection_is_replaced_without_an_error() {
             simulation.set_backend_window(0, if request == POST { 0 } else { UNLIMITED });
             simulation.send(client, request.as_bytes());
             simulation.run(ITERATIONS_MAX);
-            if is_reset { simulation.break_off_backend(0) } else { simulation.close_by_backend(0) }
+            if is_reset {
+                simulation.break_off_backend(0)
+            } else {
+                simulation.close_by_backend(0)
+            }
             simulation.run(ITERATIONS_MAX);
             assert_eq!(simulation.backend_count(), 2, "{request}");
             simulation.send_by_backend(1, OK);
