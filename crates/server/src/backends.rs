@@ -114,7 +114,7 @@ impl Backends {
         match self.connect(&backend.servers[server].address) {
             Ok(transport) => {
                 self.groups[group_index].servers[server].open_count += 1;
-                let connection = BackendConnection::new(transport, (group_index, server));
+                let connection = BackendConnection::new(transport, &backend.protocol, (group_index, server));
                 let key = self.connections.insert(connection);
                 self.unregistered.push(key);
                 self.note_memory(key);

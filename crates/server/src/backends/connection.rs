@@ -8,12 +8,14 @@ use crate::net::call::{Call, CallError, CallResponse, CallState};
 use crate::net::transport::Transport;
 use crate::timers::Timer;
 use crate::waiter::Waiter;
+use sanderling_fastcgi::{Decoder, Event, ProtocolStatus};
 use sanderling_http::{
     BackendResponse, BodySkipper, ParsedResponse, RequestError, ResponseError, ResponseFraming, ResponseLimits,
-    parse_response,
+    parse_cgi_response, parse_response,
 };
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
+use sanderling_site_rules::BackendProtocol;
 use std::time::Duration;
 
 /// Time by which a connection is given up before the backend closes it, if it says when.
@@ -27,7 +29,9 @@ pub(crate) struct BackendConnection {
     /// The backend and its server, as its owner numbers them.
     pub(super) server: (usize, usize),
     state: State,
-    /// Received bytes of a head that has not arrived whole.
+    /// What the server speaks.
+    protocol: Protocol,
+    /// Received bytes of a head that has not arrived whole; those of records without their framing.
     unprocessed: Vec<u8>,
     /// Bytes that were sent for earlier requests.
     sent_before: u64,
@@ -39,6 +43,13 @@ pub(crate) struct BackendConnection {
     kept_for: Option<Duration>,
     /// The client has closed its side of a tunnel.
     has_shut_down: bool,
+}
+
+/// The protocol of a connection.
+#[derive(Debug)]
+enum Protocol {
+    Http1,
+    FastCgi(Decoder),
 }
 
 #[derive(Debug)]
@@ -85,9 +96,13 @@ pub(super) struct Tools<'t> {
 }
 
 impl BackendConnection {
-    pub(super) fn new(transport: Transport, server: (usize, usize)) -> BackendConnection {
+    pub(super) fn new(transport: Transport, protocol: &BackendProtocol, server: (usize, usize)) -> BackendConnection {
         BackendConnection {
             transport,
+            protocol: match protocol {
+                BackendProtocol::Http1 => Protocol::Http1,
+                BackendProtocol::FastCgi(_) => Protocol::FastCgi(Decoder::new()),
+            },
             timer: Timer::new(Milliseconds::MAX),
             server,
             state: State::Idle,
@@ -119,6 +134,9 @@ impl BackendConnection {
     /// Begins a request.
     pub(super) fn begin(&mut self, call: Call) {
         self.sent_before += std::mem::take(&mut self.sent_now);
+        if let Protocol::FastCgi(decoder) = &mut self.protocol {
+            *decoder = Decoder::new();
+        }
         self.state = State::Head(call);
     }
 
@@ -199,9 +217,7 @@ impl BackendConnection {
     /// The response is complete. If the request is not, its rest can no longer be sent on this connection.
     fn completed(&self, state: &CallState) -> Progress {
         match &self.state {
-            State::Content { persists: true, end: ContentEnd::Framed(_), .. } if state.request.is_sent() => {
-                Progress::Free
-            }
+            State::Content { persists: true, .. } if state.request.is_sent() => Progress::Free,
             _ => Progress::Over,
         }
     }
@@ -289,7 +305,10 @@ impl BackendConnection {
             }
             if count > 0 {
                 has_received = true;
-                self.take_bytes(&tools.room[..count], state).map_err(CallError::Invalid)?;
+                match self.protocol {
+                    Protocol::Http1 => self.take_bytes(&tools.room[..count], state)?,
+                    Protocol::FastCgi(_) => self.take_records(&tools.room[..count], state)?,
+                }
             }
         }
         Ok(has_received)
@@ -298,7 +317,9 @@ impl BackendConnection {
     /// The backend has closed its side.
     fn take_end(&mut self, state: &mut CallState) -> Result<(), CallError> {
         match &self.state {
-            State::Content { end: ContentEnd::Close, .. } | State::Tunnel(_) => {
+            State::Content { end: ContentEnd::Close, .. } | State::Tunnel(_)
+                if matches!(self.protocol, Protocol::Http1) =>
+            {
                 state.complete();
                 Ok(())
             }
@@ -306,8 +327,37 @@ impl BackendConnection {
         }
     }
 
+    /// Takes a part of the response of a FastCGI application.
+    fn take_records(&mut self, mut bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
+        loop {
+            let Protocol::FastCgi(decoder) = &mut self.protocol else { return Ok(()) };
+            let (taken_bytes, event) = decoder.advance(bytes).map_err(CallError::InvalidRecord)?;
+            bytes = &bytes[taken_bytes..];
+            match event {
+                None => return Ok(()),
+                Some(Event::Stdout(output)) => self.take_bytes(output, state)?,
+                Some(Event::Stderr(text)) => state.put_error_text(text),
+                Some(Event::End { protocol_status: ProtocolStatus::Complete, .. }) => {
+                    return self.take_end_of_script(bytes.is_empty(), state);
+                }
+                Some(Event::End { protocol_status, .. }) => return Err(CallError::Refused(protocol_status)),
+            }
+        }
+    }
+
+    /// The output of a script has ended, and no byte follows if `is_last`.
+    fn take_end_of_script(&mut self, is_last: bool, state: &mut CallState) -> Result<(), CallError> {
+        let State::Content { end, persists, .. } = &mut self.state else { return Err(CallError::Closed) };
+        if matches!(end, ContentEnd::Framed(skipper) if !skipper.is_done()) {
+            return Err(CallError::Closed);
+        }
+        *persists = is_last;
+        state.complete();
+        Ok(())
+    }
+
     /// Takes a part of the response.
-    fn take_bytes(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), ResponseError> {
+    fn take_bytes(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
         match &mut self.state {
             State::Idle => Ok(()),
             State::Head(_) if self.unprocessed.is_empty() => self.take_heads(bytes, state),
@@ -325,9 +375,13 @@ impl BackendConnection {
     }
 
     /// Takes heads of interim responses, that of the response, and the start of its content.
-    fn take_heads(&mut self, mut bytes: &[u8], state: &mut CallState) -> Result<(), ResponseError> {
+    fn take_heads(&mut self, mut bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
+        if let Protocol::FastCgi(_) = self.protocol {
+            return self.take_head_of_script(bytes, state);
+        }
         loop {
-            match parse_response(bytes, state.request.is_head, &ResponseLimits::default())? {
+            let parsed = parse_response(bytes, state.request.is_head, &ResponseLimits::default());
+            match parsed.map_err(CallError::Invalid)? {
                 ParsedResponse::Partial => {
                     self.unprocessed = bytes.to_vec();
                     return Ok(());
@@ -346,11 +400,29 @@ impl BackendConnection {
         }
     }
 
+    /// Takes the head of the output of a script, and the start of its content.
+    fn take_head_of_script(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
+        let mut head = Vec::new();
+        let parsed = parse_cgi_response(bytes, state.request.is_head, &ResponseLimits::default(), &mut head);
+        let head_bytes = match parsed.map_err(CallError::Invalid)? {
+            ParsedResponse::Partial => {
+                self.unprocessed = bytes.to_vec();
+                return Ok(());
+            }
+            ParsedResponse::Complete { response, head_bytes } => {
+                self.take_response(&response, state)?;
+                head_bytes
+            }
+        };
+        state.response = CallResponse::Head(head);
+        self.take_content(&bytes[head_bytes..], state)
+    }
+
     /// Takes the head of the final response.
-    fn take_response(&mut self, response: &BackendResponse<'_>, state: &mut CallState) -> Result<(), ResponseError> {
+    fn take_response(&mut self, response: &BackendResponse<'_>, state: &mut CallState) -> Result<(), CallError> {
         let is_switch = response.status() == 101;
         if is_switch && !state.request.is_upgrade {
-            return Err(ResponseError::UnexpectedUpgrade);
+            return Err(CallError::Invalid(ResponseError::UnexpectedUpgrade));
         }
         let State::Head(call) = std::mem::replace(&mut self.state, State::Idle) else { return Ok(()) };
         if is_switch {
@@ -364,12 +436,14 @@ impl BackendConnection {
             ResponseFraming::UntilClose => ContentEnd::Close,
             framing => ContentEnd::Framed(BodySkipper::of_response(framing)),
         };
-        self.state = State::Content { call, end, persists: response.persists() };
+        let persists = response.persists() && !matches!(end, ContentEnd::Close);
+        self.state = State::Content { call, end, persists };
         Ok(())
     }
 
     /// Takes content of the response.
-    fn take_content(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), ResponseError> {
+    fn take_content(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
+        let is_http = matches!(self.protocol, Protocol::Http1);
         let State::Content { end, persists, .. } = &mut self.state else {
             state.put_content(bytes);
             return Ok(());
@@ -378,8 +452,9 @@ impl BackendConnection {
             ContentEnd::Close => state.put_content(bytes),
             ContentEnd::Framed(skipper) => {
                 let taken = skipper.advance_with(bytes, |content| state.put_content(content));
-                let taken = taken.map_err(|_: RequestError| ResponseError::InvalidChunk)?;
-                if taken.is_done || skipper.is_done() {
+                let taken = taken.map_err(|error: RequestError| CallError::Invalid(error.into()))?;
+                // A script ends with its last record.
+                if skipper.is_done() && is_http {
                     // Bytes after the response belong to nothing: they could be taken for the next one.
                     *persists &= taken.consumed_bytes == bytes.len();
                     state.complete();

@@ -1,20 +1,25 @@
 //! Requests that a route answers: by a fixed response, or by passing them on to a backend, and its response back.
 
 use crate::context::Context;
-use crate::http::asked::{Asked, Framing, Logged, Progress, log_content};
+use crate::http::asked::{Asked, Framing, Logged, Progress, WAITS_MAX, log_content};
+use crate::http::script::{self, Script};
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
 use crate::net::backend_content::BackendContent;
 use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
-use crate::net::call::{CallError, CallHandle, CallRequest, TakenContent};
+use crate::net::call::{CallError, CallHandle, CallRequest, ContentFraming, TakenContent};
+use crate::waiter::Waiter;
+use sanderling_fastcgi::{ProtocolStatus, ScriptRequest, put_begin, put_stdin_end};
 use sanderling_http::{
     BackendRequest, BackendResponse, ClientContent, Framing as BodyFraming, Method, ParsedResponse, Persistence,
-    Request, ResponseFraming, ResponseHeadParts, ResponseLimits, SitePath, Status, Target, parse_response,
+    Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target, parse_response,
     put_path_segment,
 };
 use sanderling_log_format::HttpVersion;
-use sanderling_site_rules::{BackendRoute, BackendServer, ContentOf, Route, RouteAction};
+use sanderling_site_rules::{
+    BackendProtocol, BackendRoute, BackendServer, ContentOf, FastCgiOptions, Route, RouteAction,
+};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -23,7 +28,11 @@ struct OwnResponse<'o> {
     status: u16,
     reason: &'o str,
     text: &'o str,
+    location: Option<&'o str>,
 }
+
+/// Bytes that the head of a request gets in addition to its fields, usually.
+const HEAD_BYTES_ADDED: usize = 512;
 
 /// Answers a request by its route, or continues with the call that answers it.
 pub(super) fn answer<'s, F: Framing<'s>>(
@@ -46,20 +55,51 @@ pub(super) fn answer<'s, F: Framing<'s>>(
     };
     match &route.action {
         RouteAction::Respond { status, text } => {
-            let response = OwnResponse { status: *status, reason: "", text };
+            let response = OwnResponse { status: *status, reason: "", text, location: None };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
-        RouteAction::Pass(backend_route) => match call_request(asked, route, backend_route, F::VERSION, context) {
-            Ok(request) if context.backends.is_some() && framing.can_wait(context.options) => {
-                begin(route, request, asked, progress, framing, context)
-            }
-            Ok(_) => {
+        RouteAction::Pass(backend_route) => {
+            if context.backends.is_none() || !framing.can_wait(context.options) {
                 let unavailable = OwnResponse::of(Status::ServiceUnavailable);
-                respond_with(&unavailable, asked, ruling, progress, framing, context)
+                return respond_with(&unavailable, asked, ruling, progress, framing, context);
             }
-            Err(status) => respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context),
-        },
+            let waiter = (asked.waiter, progress.wait_count > 0);
+            match call_request(asked, route, backend_route, F::VERSION, waiter, context) {
+                Ok(request) => begin(route, request, asked, progress, framing, context),
+                Err(NoCall::Pending) if progress.wait_count < WAITS_MAX => progress.wait(framing, context.clock),
+                Err(NoCall::Pending) => {
+                    let unavailable = OwnResponse::of(Status::ServiceUnavailable);
+                    respond_with(&unavailable, asked, ruling, progress, framing, context)
+                }
+                Err(NoCall::Refused(status)) => {
+                    respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context)
+                }
+                Err(NoCall::LacksSlash) => {
+                    let location = location_with_slash(asked.request);
+                    let moved = OwnResponse { location: Some(&location), ..OwnResponse::of(Status::MovedPermanently) };
+                    respond_with(&moved, asked, ruling, progress, framing, context)
+                }
+            }
+        }
     }
+}
+
+/// Why a request is not passed on.
+enum NoCall {
+    /// With this status.
+    Refused(Status),
+    /// A file is looked up: the waiter receives an event.
+    Pending,
+    /// The path of a directory lacks the slash at its end.
+    LacksSlash,
+}
+
+/// The path with a slash at its end, and the query. A path that begins with two slashes would be a host.
+fn location_with_slash(request: &Request<'_>) -> String {
+    let Target::Path { path, query } = request.target else { return "/".to_owned() };
+    let path = String::from_utf8_lossy(path);
+    let query = query.map_or(String::new(), |query| format!("?{}", String::from_utf8_lossy(query)));
+    format!("/{}/{query}", path.trim_start_matches('/'))
 }
 
 /// Passes the request on.
@@ -90,14 +130,15 @@ fn begin<'s, F: Framing<'s>>(
     }
 }
 
-/// The request to the backend; or the status with which it is refused.
+/// The request to the backend.
 fn call_request(
     asked: &Asked<'_>,
     route: &Route,
     backend_route: &BackendRoute,
     version: HttpVersion,
-    context: &Context<'_, '_>,
-) -> Result<CallRequest, Status> {
+    waiter: (Waiter, bool),
+    context: &mut Context<'_, '_>,
+) -> Result<CallRequest, NoCall> {
     let request = asked.request;
     let framing = match (asked.content, request.framing) {
         (Some([]), _) => BodyFraming::None,
@@ -106,29 +147,118 @@ fn call_request(
         (None, framing) => framing,
     };
     if matches!(framing, BodyFraming::Length(length_bytes) if length_bytes > backend_route.body_bytes_max) {
-        return Err(Status::ContentTooLarge);
+        return Err(NoCall::Refused(Status::ContentTooLarge));
     }
-    let target = target_of(route, backend_route, request).ok_or(Status::BadRequest)?;
-    let clients = &context.snapshot.http_clients;
-    let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + 256);
+    let has_content = framing != BodyFraming::None;
+    let mut passed = match &backend_route.backend.protocol {
+        BackendProtocol::Http1 => {
+            let content_framing = match framing {
+                BodyFraming::Chunked => ContentFraming::Chunked,
+                BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
+            };
+            let head = http_head(asked, route, backend_route, framing, context)?;
+            let mut passed = CallRequest::new(head, content_framing, has_content);
+            passed.is_upgrade = request.upgrade().is_some();
+            passed
+        }
+        // Applications read as many bytes as the length says.
+        BackendProtocol::FastCgi(_) if framing == BodyFraming::Chunked => {
+            return Err(NoCall::Refused(Status::LengthRequired));
+        }
+        BackendProtocol::FastCgi(options) => {
+            let head = script_head(asked, options, backend_route, framing, version, waiter, context)?;
+            CallRequest::new(head, ContentFraming::Records, has_content)
+        }
+    };
+    let method = request.method_name();
+    passed.is_head = method == b"HEAD";
+    // RFC 9110 §9.2.2.
+    passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
+    Ok(passed)
+}
+
+/// The head of the request to a backend that speaks HTTP.
+fn http_head(
+    asked: &Asked<'_>,
+    route: &Route,
+    backend_route: &BackendRoute,
+    framing: BodyFraming,
+    context: &Context<'_, '_>,
+) -> Result<Vec<u8>, NoCall> {
+    let request = asked.request;
+    let target = target_of(route, backend_route, request).ok_or(NoCall::Refused(Status::BadRequest))?;
+    let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + HEAD_BYTES_ADDED);
     let backend_request = BackendRequest {
         request,
         target: &target,
         host: backend_route.host.as_deref(),
         framing,
         client: asked.peer.ip(),
-        scheme: request.scheme.unwrap_or_else(|| asked.connection.transport.scheme()),
-        trusted: clients.trusted_field(asked.peer.ip()),
+        scheme: scheme_of(asked),
+        trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
         edits: &backend_route.request_fields,
     };
     backend_request.write_head(&mut head);
-    let method = request.method_name();
-    let mut passed = CallRequest::new(head, framing);
-    passed.is_head = method == b"HEAD";
-    // RFC 9110 §9.2.2.
-    passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
-    passed.is_upgrade = request.upgrade().is_some();
-    Ok(passed)
+    Ok(head)
+}
+
+/// The records before the content of a request to a FastCGI application.
+fn script_head(
+    asked: &Asked<'_>,
+    options: &FastCgiOptions,
+    backend_route: &BackendRoute,
+    framing: BodyFraming,
+    version: HttpVersion,
+    waiter: (Waiter, bool),
+    context: &mut Context<'_, '_>,
+) -> Result<Vec<u8>, NoCall> {
+    let request = asked.request;
+    let Target::Path { path: raw_path, .. } = request.target else { return Err(NoCall::Refused(Status::BadRequest)) };
+    let path = SitePath::parse(raw_path).map_err(|_| NoCall::Refused(Status::BadRequest))?;
+    if path.has_dot_segments(raw_path) {
+        return Err(NoCall::Refused(Status::BadRequest));
+    }
+    let site = context.files.site_for(&context.snapshot.sites, request.host).cloned();
+    let site = site.ok_or(NoCall::Refused(Status::NotFound))?;
+    let (name, path_info) = match script::find(options, &site, &path, waiter, context) {
+        Script::Found { name, path_info } => (name, path_info),
+        Script::Pending => return Err(NoCall::Pending),
+        Script::LacksSlash if matches!(request.method, Method::Get | Method::Head) => return Err(NoCall::LacksSlash),
+        Script::LacksSlash | Script::Missing => return Err(NoCall::Refused(Status::NotFound)),
+    };
+    let root = options.root.as_os_str().as_encoded_bytes();
+    let mut head = Vec::with_capacity(request.fields.lines().1.len() * 2 + HEAD_BYTES_ADDED);
+    put_begin(true, &mut head);
+    let script_request = ScriptRequest {
+        request,
+        script: sanderling_fastcgi::Script {
+            root,
+            file: &[root, b"/", &name].concat(),
+            name: &[b"/", &name[..]].concat(),
+            path_info: &path_info,
+        },
+        framing,
+        host: backend_route.host.as_deref(),
+        client: *asked.connection.client,
+        local: asked.connection.transport.local_address(),
+        scheme: scheme_of(asked),
+        protocol: match version {
+            HttpVersion::Http1 => "HTTP/1.1",
+            HttpVersion::Http2 => "HTTP/2.0",
+        },
+        server_name: site.hosts.first().map_or("", String::as_str),
+        trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
+        edits: &backend_route.request_fields,
+    };
+    script_request.put_params(&mut head);
+    if framing == BodyFraming::None {
+        put_stdin_end(&mut head);
+    }
+    Ok(head)
+}
+
+fn scheme_of(asked: &Asked<'_>) -> Scheme {
+    asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme())
 }
 
 /// The target that the backend gets: as it was received, without the prefix if the route says so. `None`: the path has
@@ -196,12 +326,17 @@ fn respond<'s, F: Framing<'s>>(
             context.metrics.add(Counter::BackendErrors, 1);
             let text = format!("{}\n", describe(error, &call));
             let (status, reason) = match error {
-                CallError::Busy(_) => (503, "Service Unavailable"),
+                CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => (503, "Service Unavailable"),
                 CallError::ConnectTimeout(_) | CallError::Timeout(_) => (504, "Gateway Timeout"),
                 CallError::ContentTooLarge => (413, "Content Too Large"),
-                CallError::Connect(_) | CallError::Closed | CallError::Invalid(_) => (502, "Bad Gateway"),
+                CallError::Connect(_)
+                | CallError::Closed
+                | CallError::Invalid(_)
+                | CallError::InvalidRecord(_)
+                | CallError::Refused(_) => (502, "Bad Gateway"),
             };
-            respond_with(&OwnResponse { status, reason, text: &text }, asked, ruling, progress, framing, context)
+            let response = OwnResponse { status, reason, text: &text, location: None };
+            respond_with(&response, asked, ruling, progress, framing, context)
         }
     }
 }
@@ -350,7 +485,7 @@ fn log(
 impl OwnResponse<'_> {
     /// The status alone.
     fn of(status: Status) -> OwnResponse<'static> {
-        OwnResponse { status: status.code(), reason: status.reason(), text: status.text() }
+        OwnResponse { status: status.code(), reason: status.reason(), text: status.text(), location: None }
     }
 
     fn write_head(&self, has_content: bool, persistence: Persistence, date: &[u8], out: &mut Vec<u8>) {
@@ -359,6 +494,9 @@ impl OwnResponse<'_> {
         );
         out.extend_from_slice(date);
         out.extend_from_slice(b"\r\n");
+        if let Some(location) = self.location {
+            out.extend_from_slice(format!("Location: {location}\r\n").as_bytes());
+        }
         if has_content {
             let length_bytes = self.text.len();
             let fields = format!("Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length_bytes}\r\n");

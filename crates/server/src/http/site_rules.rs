@@ -7,6 +7,7 @@ use crate::file_error::FileError;
 use crate::files::file_cache::Lookup;
 use crate::files::local_files::LocalFiles;
 use crate::http::file_hit::is_missing;
+use crate::http::script::names_script;
 use crate::limits::permits::ClientPrefix;
 use crate::limits::request_budget::RequestBudget;
 use crate::logins::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
@@ -21,8 +22,8 @@ use crate::waiter::Waiter;
 use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{
-    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteRequest, RuleSet,
-    changes_with_content,
+    BackendProtocol, ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteAction,
+    RouteRequest, RuleSet, changes_with_content,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -494,7 +495,7 @@ impl<'r> Action<'r> {
             return self;
         }
         let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else { return self };
-        let asks_for_file = matches!(request.method, Method::Get | Method::Head);
+        let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !runs_script(route, path);
         match route.files_first && asks_for_file {
             true => Action::FileOr(Instead::Route(Arc::clone(route))),
             false => Action::Route(Arc::clone(route)),
@@ -542,6 +543,16 @@ impl<'r> Action<'r> {
             Action::Page(status) => Some(Response::status_page(request, *status)),
             Action::File | Action::FileOr(_) | Action::OtherFile(..) | Action::DnsQuery | Action::Route(_) => None,
         }
+    }
+}
+
+/// Whether the path names a script of the application of the route, which is never sent as a file.
+fn runs_script(route: &Route, path: &RequestPath<'_>) -> bool {
+    match &route.action {
+        RouteAction::Pass(pass) => {
+            matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)) && names_script(path.path)
+        }
+        RouteAction::Respond { .. } => false,
     }
 }
 

@@ -6,7 +6,8 @@
 
 use crate::slab::Key;
 use crate::waiter::Waiter;
-use sanderling_http::{Framing, ResponseError};
+use sanderling_fastcgi::{DecodeError, ProtocolStatus, put_stdin, put_stdin_end};
+use sanderling_http::ResponseError;
 use sanderling_site_rules::{BackendRoute, Route, RouteAction};
 use std::cell::{RefCell, RefMut};
 use std::fmt::Write as _;
@@ -19,6 +20,9 @@ use std::time::Duration;
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of content of a request that are kept after they were sent, so that it can be repeated.
 const REPEATED_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the text that one response has for the log.
+const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
 
 /// The exchange, from either side.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct CallState {
     pub(crate) response: CallResponse,
     /// Content of the response that the client's side has not taken.
     content: Vec<u8>,
+    /// Text for the log.
+    error_text: Vec<u8>,
     /// The connection to the backend; `None` while there is none.
     pub(crate) connection: Option<Key>,
     /// Connections on which it was tried before.
@@ -72,7 +78,7 @@ pub(crate) struct CallRequest {
     pub(crate) is_upgrade: bool,
     /// The head.
     head: Vec<u8>,
-    framing: Framing,
+    framing: ContentFraming,
     /// Framed content, of which [`CallRequest::sent_bytes`] were sent.
     content: Vec<u8>,
     /// Of head and content.
@@ -80,6 +86,17 @@ pub(crate) struct CallRequest {
     /// Sent content was discarded.
     is_cut: bool,
     end: RequestEnd,
+}
+
+/// How the content of a request is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentFraming {
+    /// Not at all: its length is known, or it goes through a tunnel.
+    Plain,
+    /// By the chunked transfer coding (RFC 9112 §7.1).
+    Chunked,
+    /// By records of FastCGI.
+    Records,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +139,10 @@ pub(crate) enum CallError {
     ContentTooLarge,
     /// It has sent what is not a response.
     Invalid(ResponseError),
+    /// It has sent what is not FastCGI.
+    InvalidRecord(DecodeError),
+    /// The FastCGI application has not accepted the request.
+    Refused(ProtocolStatus),
 }
 
 /// A part of a response that can be taken.
@@ -145,6 +166,7 @@ impl Call {
             request,
             response: CallResponse::Awaited,
             content: Vec::new(),
+            error_text: Vec::new(),
             connection: None,
             failed_count: 0,
             is_given_up: false,
@@ -189,6 +211,12 @@ impl CallState {
         self.content.extend_from_slice(content);
     }
 
+    /// Adds text that a FastCGI application has for its log; what is too long is left out.
+    pub(crate) fn put_error_text(&mut self, text: &[u8]) {
+        let left_bytes = ERROR_TEXT_BYTES_MAX.saturating_sub(self.error_text.len());
+        self.error_text.extend_from_slice(&text[..text.len().min(left_bytes)]);
+    }
+
     /// The response is complete.
     pub(crate) fn complete(&mut self) {
         let head = match std::mem::replace(&mut self.response, CallResponse::Content) {
@@ -210,9 +238,9 @@ impl CallState {
 }
 
 impl CallRequest {
-    /// A request with this head, and with content if `framing` says so.
-    pub(crate) fn new(head: Vec<u8>, framing: Framing) -> CallRequest {
-        let end = if framing == Framing::None { RequestEnd::Ended } else { RequestEnd::Open };
+    /// A request with this head, and perhaps with content.
+    pub(crate) fn new(head: Vec<u8>, framing: ContentFraming, has_content: bool) -> CallRequest {
+        let end = if has_content { RequestEnd::Open } else { RequestEnd::Ended };
         CallRequest {
             is_head: false,
             is_idempotent: false,
@@ -278,21 +306,26 @@ impl CallRequest {
 
     /// Its bytes go on to both sides after the response: it is never complete before the client closes.
     pub(crate) fn begin_tunnel(&mut self) {
-        (self.framing, self.end) = (Framing::None, RequestEnd::Open);
+        (self.framing, self.end) = (ContentFraming::Plain, RequestEnd::Open);
     }
 
     fn put(&mut self, content: &[u8]) {
         match self.framing {
-            Framing::Chunked => put_chunk(content, &mut self.content),
-            Framing::Length(_) | Framing::None => self.content.extend_from_slice(content),
+            ContentFraming::Plain => self.content.extend_from_slice(content),
+            ContentFraming::Chunked => put_chunk(content, &mut self.content),
+            ContentFraming::Records => put_stdin(content, &mut self.content),
         }
     }
 
     fn finish(&mut self) {
-        if self.framing == Framing::Chunked && self.end == RequestEnd::Open {
-            self.content.extend_from_slice(LAST_CHUNK);
+        if std::mem::replace(&mut self.end, RequestEnd::Ended) == RequestEnd::Ended {
+            return;
         }
-        self.end = RequestEnd::Ended;
+        match self.framing {
+            ContentFraming::Plain => {}
+            ContentFraming::Chunked => self.content.extend_from_slice(LAST_CHUNK),
+            ContentFraming::Records => put_stdin_end(&mut self.content),
+        }
     }
 }
 
@@ -454,6 +487,9 @@ impl std::fmt::Display for CallError {
             CallError::Timeout(time) => write!(f, "did not respond within {} s", time.as_secs_f64()),
             CallError::ContentTooLarge => f.write_str("takes no content of this length"),
             CallError::Invalid(error) => write!(f, "sent an invalid response: {error}"),
+            CallError::InvalidRecord(error) => write!(f, "sent an invalid response: {error}"),
+            CallError::Refused(ProtocolStatus::Overloaded) => f.write_str("is overloaded"),
+            CallError::Refused(_) => f.write_str("does not accept the request: it is no FastCGI responder"),
         }
     }
 }
