@@ -13,6 +13,7 @@ mod https;
 mod limits_section;
 mod log_section;
 mod metrics;
+mod routes;
 mod rules;
 mod updates;
 
@@ -284,8 +285,10 @@ impl ConfigBuilder<'_, '_> {
         if every_host::is_name(name) {
             return self.read_site_for_every_host(offset, keys);
         }
-        let (site, zone, primaries) = (keys.get("site"), keys.get("zone"), keys.get("primaries"));
+        let (zone, primaries) = (keys.get("zone"), keys.get("primaries"));
         let mut options = self.read_site_options(keys);
+        // Routes alone are a site, without files.
+        let site = keys.get("site").or(keys.get("route"));
         let certificate = self.certificate_choice(keys.get("certificate"), site.is_some());
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let on_renew = keys.get("on_renew");
@@ -311,12 +314,13 @@ impl ConfigBuilder<'_, '_> {
         let has_update = keys.get("update").is_some_and(|entry| self.read_update(entry, name));
         let has_transfers = self.read_zone_transfers(name, keys);
         let is_zone = zone.is_some() || primaries.is_some() || has_update || has_transfers;
+        if keys.get("site").is_none() {
+            let has_content = is_zone || site.is_some() || options.has_automatic_certificate;
+            self.check_without_site(name, offset, keys, has_content);
+        }
         let names = match site {
             Some(entry) => self.read_site(name, offset, entry, keys.get("aliases"), options),
-            None => {
-                self.check_without_site(name, offset, keys, is_zone || options.has_automatic_certificate);
-                vec![name.clone()]
-            }
+            None => vec![name.clone()],
         };
         let names = self.read_derive([keys.get("derive"), keys.get("mta_sts")], names, certificate, offset);
         match certificate {
@@ -359,7 +363,8 @@ impl ConfigBuilder<'_, '_> {
         options
     }
 
-    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content.
+    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content. With
+    /// routes it may have the keys that do not concern files.
     fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
         /// The keys that a domain without a site may have.
         const OTHERS: [&str; 10] = [
@@ -374,12 +379,29 @@ impl ConfigBuilder<'_, '_> {
             "derive",
             "mta_sts",
         ];
-        if let Some(entry) = keys.entries.iter().find(|entry| !OTHERS.contains(&entry.key)) {
+        /// Those that it may also have if it has routes.
+        const WITH_ROUTES: [&str; 12] = [
+            "route",
+            "aliases",
+            "exact_paths",
+            "doh",
+            "https_redirect",
+            "hsts",
+            "redirects",
+            "headers",
+            "cors",
+            "security_headers",
+            "auth",
+            "access",
+        ];
+        let others = if keys.get("route").is_some() { &WITH_ROUTES[..] } else { &[] };
+        let is_of_site = |entry: &&Entry<'_, '_>| !OTHERS.contains(&entry.key) && !others.contains(&entry.key);
+        if let Some(entry) = keys.entries.iter().find(is_of_site) {
             self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
         // An unknown key is probably the missing one, misspelt.
         } else if !has_content && !keys.has_unknown {
-            let remedy = "add site = \"FOLDER\" or zone = \"FILE\"";
-            self.error(offset, format!("{name} has neither a site nor a zone"), remedy);
+            let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
+            self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
         }
     }
 
@@ -439,7 +461,7 @@ impl ConfigBuilder<'_, '_> {
         link_targets
     }
 
-    /// The hosts of the site, the first of which is `name`.
+    /// The hosts of the site, the first of which is `name`. `entry` is `site` or, if it has no files, `route`.
     fn read_site(
         &mut self,
         name: &DomainName,
@@ -448,7 +470,10 @@ impl ConfigBuilder<'_, '_> {
         aliases: Option<Entry<'_, '_>>,
         options: SiteOptions,
     ) -> Vec<DomainName> {
-        let path = self.read_path(Some(entry));
+        let document_root = match entry.key {
+            "site" => self.read_path(Some(entry)).map(|(path, location)| (Some(path), location)),
+            _ => Some((None, self.reader.location(entry.offset))),
+        };
         let mut hosts = Vec::new();
         self.add_host(name.clone(), offset, &mut hosts);
         if let Some(aliases) = aliases {
@@ -460,7 +485,7 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
-        if let Some((document_root, location)) = path {
+        if let Some((document_root, location)) = document_root {
             self.config.sites.push(Site { hosts: hosts.clone(), document_root, location, options });
         }
         hosts
@@ -545,7 +570,11 @@ impl ConfigBuilder<'_, '_> {
         match self.hosts.get(&host) {
             Some(&(site_index, _)) => DefaultSite::Addresses(site_index),
             None => {
-                self.error(offset, format!("{host} is not a host of any site"), "write a domain that has a `site`");
+                self.error(
+                    offset,
+                    format!("{host} is not a host of any site"),
+                    "write a domain that has a `site` or `route`",
+                );
                 DefaultSite::None
             }
         }
@@ -568,7 +597,11 @@ impl ConfigBuilder<'_, '_> {
             return;
         }
         if let (Some(offset), false) = (self.http_listen, has_site) {
-            self.error(offset, "[http] has `listen`, but no domain has a `site`", "add a site or remove [http]");
+            self.error(
+                offset,
+                "[http] has `listen`, but no domain has a `site` or `route`",
+                "add one or remove [http]",
+            );
         }
         if let (Some(offset), true) = (self.tls_listen, self.config.certificates.is_empty()) {
             let remedy = "add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } to a domain";

@@ -143,7 +143,7 @@ impl Flags {
             let files = FileOptions { listing: self.listing, ..FileOptions::default() };
             Site {
                 hosts: Vec::new(),
-                document_root,
+                document_root: Some(document_root),
                 location,
                 options: SiteOptions { files, ..SiteOptions::default() },
             }
@@ -182,7 +182,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let flags = Flags { directory: Some(directory.path().into()), ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
-        assert_eq!((config.sites[0].hosts.len(), config.sites[0].document_root.as_path()), (0, directory.path()));
+        assert_eq!(
+            (config.sites[0].hosts.len(), config.sites[0].document_root.as_deref()),
+            (0, Some(directory.path()))
+        );
         assert_eq!(config.default_site, DefaultSite::EveryHost(0));
         assert_eq!((config.http_listen, config.dns_listen), (vec!["127.0.0.1:8080".parse().unwrap()], vec![]));
         assert_eq!(config.worker_count, processor_count());

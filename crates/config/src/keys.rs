@@ -5,6 +5,7 @@ use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
 use crate::limits;
+use crate::routes::{CONNECTIONS_MAX, WEIGHT_MAX};
 use crate::service::Service;
 use crate::signing::{SignedZone, Signing};
 use crate::similar::most_similar;
@@ -220,6 +221,7 @@ const DOMAIN: &[Key] = keys! {
     security_headers => "\"basic\"";
     auth => "{ \"/private/*\" = { users_file = \"users.htpasswd\" } }";
     access => "{ \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
+    route => "{ \"/api/\" = { proxy = \"http://127.0.0.1:3000\" } }", agent { site_names };
 };
 
 const CERTIFICATE: &[Key] = keys! {
@@ -296,6 +298,36 @@ const ACCESS_RULE: &[Key] = keys! {
     deny => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
 };
 
+const ROUTE: &[Key] = keys! {
+    proxy => "\"http://127.0.0.1:3000\"", server { has_new_port };
+    fastcgi => "\"unix:/run/php/php-fpm.sock\"", server { has_new_port };
+    respond => "{ status = 200, text = \"ok\" }";
+    methods => "[\"GET\", \"POST\"]";
+    fields => "{ \"X-Canary\" = \"1\" }";
+    cookies => "{ beta = true }";
+    files_first: false => "true";
+    strip_prefix: false => "true";
+    host => "\"app.internal\"";
+    front_controller => "\"index.php\"";
+    request_headers => "{ \"X-Secret\" = \"…\", \"X-Internal\" = false }";
+    response_headers => "{ \"X-Powered-By\" = false }";
+    request_body_max => "\"100MiB\"";
+    timeout => "\"60s\"";
+    connect_timeout => "\"5s\"";
+    idle_timeout => "\"4s\"";
+    connections_max in 1..=CONNECTIONS_MAX => "512";
+};
+
+const ROUTE_SERVER: &[Key] = keys! {
+    url => "\"http://127.0.0.1:3000\"";
+    weight in 1..=WEIGHT_MAX => "2";
+};
+
+const ROUTE_RESPOND: &[Key] = keys! {
+    status in 200..=599 => "200";
+    text => "\"ok\"";
+};
+
 const TSIG: &[Key] = keys! {
     algorithm => "\"hmac-sha256\"", agent (tsig_keys);
     secret_file => "\"transfer.key\"", added { |next, running| !running.has_secrets() && !next.tsig_keys.is_empty() },
@@ -363,13 +395,16 @@ pub(super) enum Section {
     Redirect,
     AuthRule,
     AccessRule,
+    Route,
+    RouteServer,
+    RouteRespond,
     Dnstap,
 }
 
 impl Section {
     /// Those with their own heading, from the first.
     const WITH_HEADING: usize = Section::Limits as usize + 1;
-    pub(super) const ALL: [Section; 25] = [
+    pub(super) const ALL: [Section; 28] = [
         Section::Top,
         Section::Http,
         Section::Https,
@@ -394,6 +429,9 @@ impl Section {
         Section::Redirect,
         Section::AuthRule,
         Section::AccessRule,
+        Section::Route,
+        Section::RouteServer,
+        Section::RouteRespond,
         Section::Dnstap,
     ];
 
@@ -424,6 +462,9 @@ impl Section {
             Section::Redirect => ("in `redirects`", REDIRECT),
             Section::AuthRule => ("in `auth`", AUTH_RULE),
             Section::AccessRule => ("in `access`", ACCESS_RULE),
+            Section::Route => ("in `route`", ROUTE),
+            Section::RouteServer => ("in a server of `route`", ROUTE_SERVER),
+            Section::RouteRespond => ("in `respond`", ROUTE_RESPOND),
             Section::Dnstap => ("in `dnstap`", DNSTAP),
         }
     }
@@ -518,11 +559,16 @@ fn group_of(config: &Config) -> Option<&str> {
     config.user_and_group.as_ref()?.group.as_deref()
 }
 
+/// Whether the sandbox of a running process does not allow connections to the applications of `next`.
+fn has_new_port(next: &Config, running: &Config) -> bool {
+    !next.backend_ports().is_subset(&running.backend_ports())
+}
+
 /// The names at which an authority finds a token.
 fn site_names(from: &Config, to: &mut Config) {
     let site = |site: &Site| Site {
         hosts: site.hosts.clone(),
-        document_root: PathBuf::new(),
+        document_root: None,
         location: site.location.clone(),
         options: SiteOptions::default(),
     };

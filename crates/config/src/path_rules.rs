@@ -1,6 +1,7 @@
 //! The rules of a site for some paths.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
+use crate::routes::SiteRoute;
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ pub struct PathRules {
     pub auth: Vec<AuthRule>,
     /// Paths that only clients with some addresses may request; the first that matches counts.
     pub access: Vec<AccessRule>,
+    /// The requests that an application answers, in the order of the file.
+    pub routes: Vec<SiteRoute>,
     /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
     pub reads_files: bool,
 }
@@ -63,6 +66,7 @@ impl Default for PathRules {
             caches_fingerprinted: false,
             auth: Vec::new(),
             access: Vec::new(),
+            routes: Vec::new(),
             reads_files: true,
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
+pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Whether `path` is a directory; `what` names it in the problem.
 pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {

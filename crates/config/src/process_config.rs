@@ -101,6 +101,8 @@ mod tests {
             Section::UpdateRule => &[(Section::Domain, "update")],
             Section::Primary => &[(Section::Domain, "primaries"), (Section::Catalog, "primaries")],
             Section::Secondary => &[(Section::Domain, "secondaries"), (Section::Catalog, "secondaries")],
+            Section::Route => &[(Section::Domain, "route")],
+            Section::RouteServer => &[(Section::Route, "proxy"), (Section::Route, "fastcgi")],
             Section::Transfer => &[(Section::Domain, "transfer_allow")],
             _ => &[],
         }

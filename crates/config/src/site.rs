@@ -5,7 +5,7 @@ use crate::domain_name::DomainName;
 use crate::path_rules::PathRules;
 use crate::paths::check_directory;
 use sanderling_site_rules::FileOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Site {
     /// host belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite)
     /// selects the site.
     pub hosts: Vec<DomainName>,
-    /// A directory, relative to the working directory or absolute.
-    pub document_root: PathBuf,
-    /// The position of the document root in the configuration.
+    /// A directory, relative to the working directory or absolute; `None` if only routes answer.
+    pub document_root: Option<PathBuf>,
+    /// The position of the document root in the configuration, or of the routes.
     pub location: ValueLocation,
     /// How its files are served.
     pub options: SiteOptions,
@@ -100,13 +100,18 @@ impl Hsts {
 }
 
 impl Site {
-    /// Whether the document root is a directory.
+    /// Whether the document root, if there is one, is a directory.
     ///
     /// # Errors
     /// It is not, or it cannot be reached.
     pub fn check_document_root(&self) -> Result<(), Diagnostic> {
-        check_directory("site", &self.document_root)
-            .map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+        let Some(document_root) = &self.document_root else { return Ok(()) };
+        check_directory("site", document_root).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+
+    /// The document root, for messages.
+    pub fn root_text(&self) -> String {
+        root_text(self.document_root.as_deref())
     }
 
     /// The link targets that are not directories, or cannot be reached.
@@ -116,4 +121,9 @@ impl Site {
             Some(Diagnostic::error(location.clone(), problem))
         })
     }
+}
+
+/// A document root for messages; `None` is that of a site without files.
+pub fn root_text(document_root: Option<&Path>) -> String {
+    document_root.map_or_else(|| "(routes only)".to_owned(), |path| path.display().to_string())
 }

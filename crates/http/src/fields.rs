@@ -141,6 +141,11 @@ impl<'b> Fields<'b> {
         (line.trim_ascii_end(), fields)
     }
 
+    /// All field lines, in order.
+    pub(crate) fn field_lines(&self) -> FieldLines<'b> {
+        FieldLines(self.lines().1)
+    }
+
     /// Whether the field is present.
     pub fn contains(&self, name: FieldName) -> bool {
         self.present & name.bit() != 0
@@ -220,7 +225,7 @@ impl<'b> Iterator for FieldValues<'b> {
 }
 
 /// Iterates over lines that are already validated.
-struct FieldLines<'b>(&'b [u8]);
+pub(crate) struct FieldLines<'b>(&'b [u8]);
 
 impl<'b> Iterator for FieldLines<'b> {
     type Item = FieldLine<'b>;
@@ -233,7 +238,7 @@ impl<'b> Iterator for FieldLines<'b> {
 }
 
 /// `name ":" OWS value OWS CRLF` (RFC 9112 §5).
-struct FieldLine<'b> {
+pub(crate) struct FieldLine<'b> {
     /// The line without its CRLF.
     text: &'b [u8],
     name_bytes: usize,
@@ -254,7 +259,7 @@ impl<'b> FieldLine<'b> {
     }
 
     #[inline]
-    fn name(&self) -> &'b [u8] {
+    pub(crate) fn name(&self) -> &'b [u8] {
         &self.text[..self.name_bytes]
     }
 
@@ -264,7 +269,7 @@ impl<'b> FieldLine<'b> {
         self.name_bytes + 1
     }
 
-    fn value(&self) -> &'b [u8] {
+    pub(crate) fn value(&self) -> &'b [u8] {
         trim(&self.text[self.value_start()..])
     }
 }

@@ -27,6 +27,8 @@ pub struct Limits {
     pub control_budget: u32,
     /// An eighth of the bytes received beyond eight times those that are header fields or content, in either direction.
     pub overhead_bytes_max: u64,
+    /// Whether the heads of requests have their cookies, on which only an application depends.
+    pub keeps_cookies: bool,
 }
 
 impl Default for Limits {
@@ -41,6 +43,7 @@ impl Default for Limits {
             reset_budget: 200,
             control_budget: 1_000,
             overhead_bytes_max: 1024 * 1024,
+            keeps_cookies: false,
         }
     }
 }

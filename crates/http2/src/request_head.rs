@@ -96,7 +96,9 @@ pub(crate) fn decode_request(
     let Scratch { head, strings, pseudo } = scratch;
     head.clear();
     pseudo.clear();
-    let mut writer = HeadWriter { head, pseudo, found: [const { None }; Pseudo::COUNT], scheme, has_line: false };
+    let cookies = if limits.keeps_cookies { Cookies::After(None) } else { Cookies::Dropped };
+    let found = [const { None }; Pseudo::COUNT];
+    let mut writer = HeadWriter { head, pseudo, found, scheme, has_line: false, cookies };
     let mut decoded = DecodedHead::default();
     let (mut field_count, mut list_bytes) = (0, 0);
     let mut block = decoder.block(bytes);
@@ -156,6 +158,15 @@ struct HeadWriter<'s> {
     scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,
+    cookies: Cookies,
+}
+
+/// The treatment of Cookie.
+#[derive(Clone, Copy)]
+enum Cookies {
+    Dropped,
+    /// Kept. The length of the head after the last line with cookies, if there is one.
+    After(Option<usize>),
 }
 
 impl HeadWriter<'_> {
@@ -177,8 +188,10 @@ impl HeadWriter<'_> {
             (10, b"connection" | b"keep-alive") | (7, b"upgrade") => return None,
             (16, b"proxy-connection") | (17, b"transfer-encoding") => return None,
             (2, b"te") if value != b"trailers" => return None,
-            // No response depends on them, and browsers send many.
-            (6, b"cookie") => return Some(()),
+            (6, b"cookie") => {
+                self.put_cookies(value);
+                return Some(());
+            }
             (4, b"host") if self.is_authority(value) => return Some(()),
             (6, b"expect") => decoded.has_expectation = true,
             (8, b"priority") => decoded.priority = Priority::parse(value),
@@ -194,6 +207,21 @@ impl HeadWriter<'_> {
         self.head.extend_from_slice(b": ");
         self.head.extend_from_slice(value);
         self.head.extend_from_slice(b"\r\n");
+    }
+
+    /// No file depends on cookies, and browsers send many, each as a field. Adjacent ones become one line, as in
+    /// HTTP/1.1 (RFC 9113 §8.2.3).
+    fn put_cookies(&mut self, value: &[u8]) {
+        let Cookies::After(end) = self.cookies else { return };
+        if end == Some(self.head.len()) {
+            self.head.truncate(self.head.len() - b"\r\n".len());
+            self.head.extend_from_slice(b"; ");
+            self.head.extend_from_slice(value);
+            self.head.extend_from_slice(b"\r\n");
+        } else {
+            self.put_line_of_field(b"cookie", value);
+        }
+        self.cookies = Cookies::After(Some(self.head.len()));
     }
 
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Option<()> {

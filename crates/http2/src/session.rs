@@ -108,6 +108,8 @@ pub enum Received {
     /// That content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
     /// [`Session::answer`] or [`Session::park`].
     Content(Request),
+    /// Content of this stream has arrived that [`Session::take_passed`] gives.
+    Passed(u32),
     /// A request was refused because of this limit; what follows in the input is not taken yet.
     Refused(ExceededLimit),
     /// The connection has ended, because of this limit or of another error of the client; the output has the reason.
@@ -124,6 +126,8 @@ pub struct Request {
     client_side: ClientSide,
     awaits_continue: bool,
     error: Option<RequestError>,
+    /// As that of the stream.
+    passed: Option<Vec<u8>>,
 }
 
 impl Request {
@@ -165,8 +169,8 @@ pub enum Content<'c, B> {
     Later {
         /// Their source.
         body: B,
-        /// Their number.
-        length_bytes: u64,
+        /// Their number; `None` if only the source knows the end ([`DataFrame::finish_last`]).
+        length_bytes: Option<u64>,
     },
 }
 
@@ -270,6 +274,7 @@ impl<B> Session<B> {
             Work::Sending { body, .. } | Work::Stalled { body, .. } => of_body(body),
             Work::Abandoned | Work::Discarding => 0,
         };
+        let of_stream = |stream: &Stream<B>| of_stream(stream) + stream.passed.as_ref().map_or(0, Vec::capacity);
         let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
         let of_numbers = self.reset_streams.capacity() * size_of::<u32>() + self.early_priorities.held_bytes();
@@ -394,15 +399,75 @@ impl<B> Session<B> {
             self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", id, false, out);
         }
         let work = Work::Receiving { head: head.to_vec(), head_bytes: head.len() };
-        self.streams.push(Stream { id, window, priority, client_side, work });
+        self.streams.push(Stream { id, window, priority, client_side, work, passed: None });
         Ok(())
     }
 
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
     #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
     pub fn park(&mut self, request: Request, head: &[u8]) {
-        let Request { stream: id, window, priority, client_side, .. } = request;
-        self.streams.push(Stream { id, window, priority, client_side, work: Work::Parked { head: head.to_vec() } });
+        let Request { stream: id, window, priority, client_side, passed, .. } = request;
+        let work = Work::Parked { head: head.to_vec() };
+        self.streams.push(Stream { id, window, priority, client_side, work, passed });
+    }
+
+    /// Parks a request whose content the caller takes as it arrives, by [`Session::take_passed`].
+    pub fn pass_content(&mut self, request: Request, head: &[u8], out: &mut Vec<u8>) {
+        // RFC 9110 §10.1.1.
+        if request.awaits_continue {
+            self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", request.stream, false, out);
+        }
+        self.park(Request { passed: Some(Vec::new()), ..request }, head);
+    }
+
+    /// Takes up to `bytes_max` of the content of such a request, for which its window is opened again, and whether it
+    /// has ended with them. `None`: the caller gets no content of this stream.
+    pub fn take_passed(&mut self, stream: u32, bytes_max: usize, out: &mut Vec<u8>) -> Option<(Vec<u8>, bool)> {
+        let stream = self.streams.find_mut(stream)?;
+        let passed = stream.passed.as_mut()?;
+        let taken: Vec<u8> = match passed.len() <= bytes_max {
+            true => mem::take(passed),
+            false => passed.drain(..bytes_max).collect(),
+        };
+        let is_end = passed.is_empty() && stream.client_side == ClientSide::Ended;
+        if is_end {
+            stream.passed = None;
+        } else if let ClientSide::Open { window_bytes, .. } = &mut stream.client_side
+            && !taken.is_empty()
+        {
+            *window_bytes += taken.len() as u32;
+            frame::put_window_update(stream.id, taken.len() as u32, out);
+        }
+        Some((taken, is_end))
+    }
+
+    /// The source of the content of a response that is being sent.
+    pub fn body(&self, stream: u32) -> Option<&B> {
+        self.streams.iter().find(|open| open.id == stream).and_then(|stream| match &stream.work {
+            Work::Sending { body, .. } | Work::Stalled { body, .. } => Some(body),
+            _ => None,
+        })
+    }
+
+    /// Whether the client has reset the stream of a parked request.
+    pub fn is_abandoned(&self, stream: u32) -> bool {
+        self.streams.iter().any(|open| open.id == stream && matches!(open.work, Work::Abandoned))
+    }
+
+    /// Ends such a stream, whose work is over.
+    pub fn forget_abandoned(&mut self, stream: u32) {
+        if let Some(index) = self.streams.position(stream) {
+            self.streams.remove(index);
+        }
+    }
+
+    /// Whether streams wait for the client to take content, or for content that is not of `is_of_other`.
+    pub fn waits_for_client(&self, is_of_other: impl Fn(&B) -> bool) -> bool {
+        self.streams.iter().any(|stream| match &stream.work {
+            Work::Sending { .. } => true,
+            Work::Stalled { body, .. } => !is_of_other(body),
+            _ => false,
+        })
     }
 
     /// Takes back a parked request. `None`: the client has reset its stream.
@@ -416,7 +481,7 @@ impl<B> Session<B> {
             }
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
         }
-        Some(request_of(&self.streams.remove(index), None))
+        Some(request_of(self.streams.remove(index), None))
     }
 
     /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
@@ -518,7 +583,7 @@ impl<B> Session<B> {
     }
 }
 
-fn request_of<B>(stream: &Stream<B>, error: Option<RequestError>) -> Request {
-    let &Stream { id, window, priority, client_side, .. } = stream;
-    Request { stream: id, window, priority, client_side, awaits_continue: false, error }
+fn request_of<B>(stream: Stream<B>, error: Option<RequestError>) -> Request {
+    let Stream { id, window, priority, client_side, passed, .. } = stream;
+    Request { stream: id, window, priority, client_side, awaits_continue: false, error, passed }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Stream<B> {
     pub(crate) priority: Priority,
     pub(crate) client_side: ClientSide,
     pub(crate) work: Work<B>,
+    /// Content of the request that the caller has not taken; `None` if it does not take it as it arrives.
+    pub(crate) passed: Option<Vec<u8>>,
 }
 
 /// The part that the client still sends on a stream.
@@ -164,7 +166,8 @@ mod tests {
 
     fn stream(id: u32, urgency: u8, is_incremental: bool) -> Stream<()> {
         let work = Work::Sending { body: (), left_bytes: 1, turn: 0 };
-        Stream { id, window: 1, priority: Priority { urgency, is_incremental }, client_side: ClientSide::Ended, work }
+        let priority = Priority { urgency, is_incremental };
+        Stream { id, window: 1, priority, client_side: ClientSide::Ended, work, passed: None }
     }
 
     /// The order in which the streams send pieces, each stream at most twice.

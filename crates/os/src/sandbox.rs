@@ -107,25 +107,27 @@ fn set_no_new_privs() -> io::Result<()> {
 }
 
 /// Restricts this process to the given files and the system calls of a server, for the rest of its life. Call this
-/// after [`drop_privileges`], when it has its sockets, and before it starts threads.
+/// after [`drop_privileges`], when it has its sockets, and before it starts threads. It may connect to the TCP ports
+/// `connect_ports` of any machine, unless Landlock cannot restrict ports ([`Landlock::restricts_ports`]): then to all
+/// ports, if there is one.
 ///
-/// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in
-/// `/proc` or `/sys` can be read: reading them, and the feature tests ([`crate::features::select_all`]), must be done
-/// before.
+/// The result has the layers that this kernel does not support. Afterwards no other socket can be created and nothing
+/// in `/proc` or `/sys` can be read: reading them, and the feature tests ([`crate::features::select_all`]), must be
+/// done before.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
-pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>) -> io::Result<Sandbox> {
+pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>, connect_ports: &[u16]) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     let landlock = match config.landlock {
-        Layer::Enabled => landlock::restrict_to(config.readable_fds)?,
+        Layer::Enabled => landlock::restrict_to(config.readable_fds, connect_ports)?,
         Layer::Disabled => Landlock::Disabled,
     };
     let seccomp = match config.seccomp {
-        Layer::Enabled => seccomp::install()?,
+        Layer::Enabled => seccomp::install(!connect_ports.is_empty())?,
         Layer::Disabled => Seccomp::Disabled,
     };
     Ok(Sandbox { landlock, seccomp })
@@ -169,7 +171,7 @@ pub fn enter_as_keeper(layer: Layer, keys: Option<BorrowedFd<'_>>) -> io::Result
         Layer::Enabled => {
             let landlock = match keys {
                 Some(keys) => landlock::restrict_keeper_to(keys)?,
-                None => landlock::restrict_to(std::iter::empty::<BorrowedFd<'_>>())?,
+                None => landlock::restrict_to(std::iter::empty::<BorrowedFd<'_>>(), &[])?,
             };
             Sandbox { landlock, seccomp: seccomp::install_for_keeper(keys.is_some())? }
         }

@@ -1,4 +1,4 @@
-//! TCP listeners and the streams they accept, all non-blocking.
+//! TCP listeners, the streams they accept, and streams to other servers; all non-blocking.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -7,7 +7,7 @@ use crate::socket::{self, ReusePort, get_option, set_option, set_reuseport};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
-    acceptfrom_with, bind, ipproto, listen, socket_with, sockopt,
+    acceptfrom_with, bind, connect, ipproto, listen, socket_with, sockopt,
 };
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -52,10 +52,7 @@ impl Listener {
     }
 
     fn bind_as(address: SocketAddr, reuseport: ReusePort) -> io::Result<Listener> {
-        count(Syscall::Socket);
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
-            .map_err(|errno| with_context("socket", address, &errno.into()))?;
+        let socket = socket_for(address)?;
         let option = |name: &str, result: Result<(), Errno>| {
             count(Syscall::Setsockopt);
             result.map_err(|errno| with_context(name, address, &errno.into()))
@@ -172,6 +169,14 @@ impl Listener {
     }
 }
 
+/// A socket of the family of `address`.
+fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
+    count(Syscall::Socket);
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
+        .map_err(|errno| with_context("socket", address, &errno.into()))
+}
+
 /// Sets the option on a socket that is not bound.
 fn defer_accept_is_supported() -> bool {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP));
@@ -219,11 +224,38 @@ impl More {
     }
 }
 
-/// An accepted connection.
+/// A connection: accepted, or made.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
 
 impl Stream {
+    /// Begins a connection to `address`, with `TCP_NODELAY`. The stream is writable when the connection is made or has
+    /// failed, which [`Stream::connect_error`] tells.
+    ///
+    /// # Errors
+    /// The connection failed at once, or the sandbox does not allow it (`EACCES`, `EPERM`).
+    pub fn connect(address: SocketAddr) -> io::Result<Stream> {
+        let stream = Stream(socket_for(address)?);
+        count(Syscall::Setsockopt);
+        sockopt::set_tcp_nodelay(&stream.0, true)
+            .map_err(|errno| with_context("setsockopt(TCP_NODELAY)", address, &errno.into()))?;
+        count(Syscall::Connect);
+        match connect(&stream.0, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+            Err(errno) => Err(with_context("connect", address, &errno.into())),
+        }
+    }
+
+    /// Why the connection that [`Stream::connect`] began has failed (`SO_ERROR`, socket(7)); `Ok` if it has not, which
+    /// is also the case while it is being made. The error is reported once.
+    ///
+    /// # Errors
+    /// That of the connection.
+    pub fn connect_error(&self) -> io::Result<()> {
+        count(Syscall::Getsockopt);
+        Ok(sockopt::socket_error(&self.0)??)
+    }
+
     /// Receives up to the length of `into`; 0 if the peer has shut down its side.
     ///
     /// Fewer bytes than asked for prove the socket empty, so that no further call is needed (epoll(7)).
@@ -296,6 +328,13 @@ fn retry<T>(name: Syscall, mut call: impl FnMut() -> Result<T, Errno>) -> io::Re
     }
 }
 
+impl From<OwnedFd> for Stream {
+    /// Takes over a connected, non-blocking stream socket; one of a UNIX socket too.
+    fn from(descriptor: OwnedFd) -> Stream {
+        Stream(descriptor)
+    }
+}
+
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -342,6 +381,43 @@ mod tests {
         let client = TcpStream::connect(address).expect("connected");
         let (_, peer) = listener.accept().expect("no error").expect("a connection");
         assert_eq!(peer, client.local_addr().expect("bound"));
+    }
+
+    /// Waits until `stream` is connected, or has failed.
+    fn connected(stream: &Stream) -> io::Result<()> {
+        PollSet::for_writing([stream.as_fd()]).wait(Some(Duration::from_secs(20))).expect("no error");
+        stream.connect_error()
+    }
+
+    #[test]
+    fn made_connection_carries_data_without_delay() {
+        let (listener, address) = listener();
+        let client = Stream::connect(address).expect("begun");
+        connected(&client).expect("connected");
+        assert_eq!(sockopt::tcp_nodelay(&client.0), Ok(true));
+        assert_eq!(client.receive(&mut [0; 1]).expect_err("non-blocking").kind(), io::ErrorKind::WouldBlock);
+        let (server, _) = listener.accept().expect("no error").expect("a connection");
+        assert_eq!(server.send(b"a", More::No).expect("sent"), 1);
+        PollSet::new([client.as_fd()]).wait(Some(Duration::from_secs(20))).expect("no error");
+        assert_eq!(client.receive(&mut [0; 2]).expect("received"), 1);
+    }
+
+    #[test]
+    fn refused_connection_is_reported_when_it_is_made() {
+        let (listener, address) = listener();
+        drop(listener);
+        let refused = Stream::connect(address).and_then(|stream| connected(&stream)).expect_err("nobody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{refused}");
+    }
+
+    #[test]
+    fn stream_of_a_unix_socket_is_taken_over() {
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let stream = Stream::from(OwnedFd::from(theirs));
+        assert_eq!(stream.send(b"ab", More::Yes).expect("sent"), 2);
+        let mut received = [0; 2];
+        io::Read::read_exact(&mut ours, &mut received).expect("received");
+        assert_eq!(&received, b"ab");
     }
 
     #[test]

@@ -45,7 +45,10 @@ impl Publication {
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
         let site = self.find(&config.sites)?;
-        let link = ReleaseLink::new(&site.document_root);
+        let Some(document_root) = &site.document_root else {
+            return Err(format!("{} has no document root; add site = \"FOLDER\" to the domain", self.name));
+        };
+        let link = ReleaseLink::new(document_root);
         let links = Links::lock(&link)?;
         let current = link.current();
         let release = match &self.release {

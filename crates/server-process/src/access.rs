@@ -22,7 +22,7 @@ fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     if needs_no_index || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
         return None;
     }
-    let message = format!("the site `{}` has no {}", site.document_root.display(), files.index.join(" or "));
+    let message = format!("the site `{}` has no {}", site.root_text(), files.index.join(" or "));
     let problem = Problem::new(message, "create it, or requests for / get status 404");
     Some(Diagnostic::warning(site.location.clone(), problem))
 }
@@ -30,7 +30,7 @@ fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
 /// The error of a `site` that `user`, as which this process runs, cannot read in its document root.
 pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>) -> Option<Diagnostic> {
     index_error(site, directory).filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-    let shown = site.document_root.display();
+    let shown = site.root_text();
     let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
     let message = format!("{user} cannot read the site `{shown}`");
     // Without links: a link may lead to another release again.

@@ -200,6 +200,7 @@ fn load(
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.trusted_proxies.iter().filter_map(TrustedProxies::risk));
     loaded.warnings.extend(config.security_notes());
+    loaded.warnings.extend(config.hidden_routes());
     let transfers = config.transfers_by_zone();
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
@@ -209,7 +210,8 @@ fn load(
     loaded.warnings.extend(switch_problem);
     let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
-        loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &ports, &site.location, &config.limits));
+        let Some(document_root) = &site.document_root else { continue };
+        loaded.warnings.extend(site_lint::lint(opened, document_root, &ports, &site.location, &config.limits));
     }
     // The last: afterwards this process can read nothing else.
     if is_server_user {
@@ -258,7 +260,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &format!("user {name}, because root does not serve; set `user` to choose another one\n");
     }
     for site in &load_status.sites {
-        text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
+        text += &format!("site {} for {}\n", site.root_text(), site.hosts_text());
     }
     for certificate in certificates {
         let domain = certificate.domain_text();

@@ -61,15 +61,15 @@ pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
             serving.map(|index| (*index, path))
         })?;
         let site = &config.sites[index];
-        let (message, location) = (message(&file, &site.document_root, path), file.location.unwrap_or(&site.location));
+        let (message, location) = (message(&file, &site.root_text(), path), file.location.unwrap_or(&site.location));
         let remedy = "move it, or serve a folder that contains only public files";
         Some(Diagnostic::warning(location.clone(), Problem::new(message, remedy)))
     });
     warnings.collect()
 }
 
-fn message(file: &PrivateFile<'_>, document_root: &Path, path: &Path) -> String {
-    let (kind, shown, root, path) = (file.kind, file.path.display(), document_root.display(), path.display());
+fn message(file: &PrivateFile<'_>, root: &str, path: &Path) -> String {
+    let (kind, shown, path) = (file.kind, file.path.display(), path.display());
     let served = if file.is_folder { "its files are served below" } else { "is served at" };
     format!("the {kind} `{shown}` is in the document root `{root}`, and {served} /{path}")
 }

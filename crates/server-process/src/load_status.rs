@@ -1,6 +1,6 @@
 //! The state of each site and zone, and the changes by a reload.
 
-use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin};
+use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin, root_text};
 use sanderling_server::EarlierFiles;
 use sanderling_zone_files::{AddedRecords, UpdateState};
 use serde::Serialize;
@@ -41,13 +41,21 @@ pub(crate) struct FolderState {
 pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
-    pub(crate) document_root: PathBuf,
+    /// `None` if only routes answer.
+    pub(crate) document_root: Option<PathBuf>,
     /// The served release, if the document root is a link to one.
     pub(crate) release: Option<ReleaseState>,
     #[serde(skip)]
     pub(crate) service: SiteService,
     /// The first error of its document root, its link targets or its user files.
     pub(crate) problem: Option<String>,
+}
+
+impl SiteState {
+    /// The document root, for messages.
+    pub(crate) fn root_text(&self) -> String {
+        root_text(self.document_root.as_deref())
+    }
 }
 
 /// The served part of a site.
@@ -150,12 +158,12 @@ impl LoadStatus {
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some() && site.service != SiteService::LeftOut) {
-            let (root, hosts) = (site.document_root.display(), site.hosts_text());
+            let (root, hosts) = (site.root_text(), site.hosts_text());
             text += &match &site.service {
                 SiteService::Current => {
                     format!("site {root} for {hosts}: served, but parts of it could not be loaded\n")
                 }
-                SiteService::Kept(path) if *path == site.document_root => {
+                SiteService::Kept(path) if Some(path) == site.document_root.as_ref() => {
                     format!("site {root} for {hosts}: not reloaded, keeping the open directory\n")
                 }
                 SiteService::Kept(path) => {

@@ -6,6 +6,7 @@
 mod derived_zones;
 mod one_site;
 mod one_zone;
+mod routes;
 mod updated_zone;
 mod refused_version;
 mod catalog_zones;
@@ -36,7 +37,7 @@ use sanderling_os::clock::{from_unix_seconds, unix_seconds};
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{EarlierFiles, ProtectionRules, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
-use sanderling_site_rules::{FileOptions, ProtectedPaths, RuleSet};
+use sanderling_site_rules::{FileOptions, ProtectedPaths, Routes, RuleSet};
 use sanderling_zone_files::{
     self as zone_files, AddedRecords, Denial, Derivations, Failure, PriorUpdates, ReadZone, StoreRequest,
     ZoneDerivation, ZoneSources, ZoneUpdates,
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use std::thread;
 
 use refused_version::Provenance;
+use routes::Backends;
 use site_directories::LeftOut;
 
 pub(crate) use catalog_zones::MemberChanges;
@@ -74,6 +76,8 @@ pub(crate) struct Loader {
     /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
     /// `serve FOLDER`.
     roots: HashMap<Option<DomainName>, ServedRoot>,
+    /// The applications of the previous configuration.
+    backends: Backends,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
     /// The zone folder.
@@ -189,6 +193,7 @@ impl Loader {
             directories: OpenDirectories::new(DescriptorLimit::of_process()),
             site_ids: Vec::new(),
             roots: HashMap::new(),
+            backends: Backends::default(),
             zones: HashMap::new(),
             zone_folder: None,
             state: None,
@@ -239,6 +244,7 @@ impl Loader {
     /// read nevertheless if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
+        self.backends.forget_unused();
         self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);
         let sites: Vec<Site> =
             config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
@@ -356,7 +362,9 @@ impl Loader {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
         let (error_count, left_out_count) = (report.errors.len(), report.left_out.root_count);
         let (root, service) = self.choose_root(site, report);
-        let document_root = root.as_ref().map_or(&site.document_root, |root| &root.path).clone();
+        // Empty for a site that has none: no link and no file of rules is looked for.
+        let document_root = root.as_ref().map(|root| &root.path).or(site.document_root.as_ref());
+        let document_root = document_root.cloned().unwrap_or_default();
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
         let link = ReleaseLink::new(&document_root);
         let served = root.as_ref().map(|root| root.directory.real_path().to_owned());
@@ -374,6 +382,7 @@ impl Loader {
         }
         .union(PathTraits::TOO_LONG);
         let earlier_files = Arc::new(EarlierFiles::default());
+        let routes = self.backends.routes(site, root.as_ref().map(|root| root.directory.real_path()));
         let options = SiteOptions {
             earlier_files: Arc::clone(&earlier_files),
             media_types: site.options.media_types.clone(),
@@ -382,7 +391,7 @@ impl Loader {
             files: site.options.files.clone(),
             refused_paths,
             hides_rules_files: site.options.rules.reads_files,
-            rules: rules_of(&site.options, report),
+            rules: rules_of(&site.options, routes, report),
         };
         let (id, root) = match root {
             Some(root) => {
@@ -396,6 +405,7 @@ impl Loader {
                 };
                 (self.id_of(key), Root::Directory(root.directory))
             }
+            None if site.document_root.is_none() => (Site::ID_MAX, Root::Builtin(&[])),
             None => (Site::ID_MAX, Root::Unavailable),
         };
         let problem = match report.left_out.root_count > left_out_count {
@@ -583,7 +593,11 @@ fn protection_of(options: &sanderling_config::SiteOptions, report: &mut Report) 
 }
 
 /// The other actions of a site with these options.
-fn rules_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> Option<Box<SiteRules>> {
+fn rules_of(
+    options: &sanderling_config::SiteOptions,
+    routes: Arc<Routes>,
+    report: &mut Report,
+) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
         answers_challenges: options.has_automatic_certificate,
         redirects_to_https: options.https_redirect,
@@ -597,7 +611,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> Op
         caches_fingerprinted: options.rules.caches_fingerprinted,
         protection: protection_of(options, report),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
-        routes: Arc::default(),
+        routes,
         file_rules: Arc::default(),
     };
     (rules != SiteRules::default()).then(|| Box::new(rules))

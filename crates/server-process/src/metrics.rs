@@ -66,6 +66,8 @@ fn place(counter: Counter) -> Place {
         Counter::DnsStreamsClosed => Place::Sample("sanderling_connections_closed", &["dns"]),
         Counter::AcceptErrors => Place::Sample("sanderling_accept_errors", &[]),
         Counter::HttpRequests => Place::Sample("sanderling_http_requests", &[]),
+        Counter::BackendRequests => Place::Sample("sanderling_backend_requests", &["passed"]),
+        Counter::BackendErrors => Place::Sample("sanderling_backend_requests", &["failed"]),
         Counter::HttpRefused => Place::Sample("sanderling_http_requests_malformed", &[]),
         Counter::HttpTimeouts => Place::Sample("sanderling_http_timeouts", &[]),
         Counter::ProxyHeadersRefused => Place::Sample("sanderling_proxy_headers_refused", &[]),

@@ -28,6 +28,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
                 reset_budget: limits.http2_resets_max,
                 control_budget: limits.http2_control_frames_max,
                 overhead_bytes_max: limits.http2_overhead_bytes_max,
+                keeps_cookies: false,
             },
             https_port: None,
             accepts_http2: false,
@@ -187,6 +188,7 @@ mod tests {
             reset_budget: 6,
             control_budget: 7,
             overhead_bytes_max: 8,
+            keeps_cookies: false,
         };
         assert_eq!(options_of(&limits).http.http2, expected);
     }

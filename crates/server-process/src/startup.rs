@@ -211,6 +211,7 @@ impl Inherited {
         self.report(&errors);
         self.report_problems(&load_status, &certificates);
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
+        sandbox.note(&config).iter().for_each(|note| log_warning(note));
         self.report(&access::missing_pages(&config, &snapshot));
         let exposed_secrets = exposed_secrets::warnings(&config, loader.state_folder());
         self.report(&exposed_secrets);

@@ -17,7 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 36] = [
+const ERRORS: [Counter; 37] = [
+    Counter::BackendErrors,
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
@@ -346,12 +347,12 @@ fn site_text(site: &SiteState) -> String {
         format!(", release {}{since}{}", path.display(), earlier_files_text(earlier_files))
     });
     let root = match &site.service {
-        SiteService::Kept(path) => path,
+        SiteService::Kept(path) => path.display().to_string(),
         SiteService::Current | SiteService::Unreadable | SiteService::Unavailable | SiteService::LeftOut => {
-            &site.document_root
+            site.root_text()
         }
     };
-    format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
+    format!("  site          {} from {root}{release}{problem}\n", site.hosts_text())
 }
 
 /// The files served from earlier releases; empty if there are none.

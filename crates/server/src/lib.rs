@@ -23,6 +23,7 @@ mod socket_set;
 mod protocols;
 mod http;
 mod context;
+mod backends;
 mod net;
 mod logins;
 mod files;

@@ -274,6 +274,24 @@ impl Pattern {
         self.head.first().and_then(Segment::literal)
     }
 
+    /// Bytes of the pattern without its `*` and placeholders. The end of a pattern without `*` counts as one, and the
+    /// slash of `/api/*` does not, because it matches `/api` too: so `/api` has more than `/api/*`.
+    pub fn literal_bytes(&self) -> usize {
+        let of = |segments: &[Segment]| segments.iter().map(|segment| 1 + segment.literal_bytes()).sum::<usize>();
+        of(&self.head)
+            + match &self.splat {
+                None => 1,
+                Some(Splat { prefix, suffix, tail }) if prefix.is_empty() && suffix.is_empty() && tail.is_empty() => 0,
+                Some(Splat { prefix, suffix, tail }) => 1 + prefix.len() + suffix.len() + of(tail),
+            }
+    }
+
+    /// Whether it matches one path and all below it: `/api/*`.
+    pub fn is_prefix(&self) -> bool {
+        let is_rest = |splat: &Splat| splat.prefix.is_empty() && splat.suffix.is_empty() && splat.tail.is_empty();
+        self.splat.as_ref().is_some_and(is_rest) && self.head.iter().all(|segment| segment.literal().is_some())
+    }
+
     /// A path that the pattern matches.
     pub(crate) fn example(&self) -> Vec<u8> {
         let of = |segment: &Segment| match segment {
@@ -327,6 +345,13 @@ impl Segment {
         match self {
             Segment::Literal(bytes) => Some(bytes),
             Segment::Placeholder { .. } => None,
+        }
+    }
+
+    fn literal_bytes(&self) -> usize {
+        match self {
+            Segment::Literal(bytes) => bytes.len(),
+            Segment::Placeholder { prefix, suffix } => prefix.len() + suffix.len(),
         }
     }
 

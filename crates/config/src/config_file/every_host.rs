@@ -37,14 +37,19 @@ impl ConfigBuilder<'_, '_> {
             let message = format!("the site for all hosts has no name, so it cannot have `{}`", entry.key);
             self.error(entry.offset, message, "move the key to the section of a domain");
         }
-        match self.read_path(keys.get("site")) {
-            Some((document_root, location)) => {
-                self.site_for_every_host = Some(self.config.sites.len());
-                self.config.sites.push(Site { hosts: Vec::new(), document_root, location, options });
+        let (document_root, location) = match (keys.get("site"), keys.get("route")) {
+            (Some(entry), _) => match self.read_path(Some(entry)) {
+                Some((path, location)) => (Some(path), location),
+                None => return,
+            },
+            (None, Some(entry)) => (None, self.reader.location(entry.offset)),
+            (None, None) if keys.has_unknown => return,
+            (None, None) => {
+                return self.error(offset, "the section for all hosts has no site", "add site = \"FOLDER\" or a route");
             }
-            None if keys.get("site").is_some() || keys.has_unknown => {}
-            None => self.error(offset, "the section for all hosts has no site", "add site = \"FOLDER\""),
-        }
+        };
+        self.site_for_every_host = Some(self.config.sites.len());
+        self.config.sites.push(Site { hosts: Vec::new(), document_root, location, options });
     }
 }
 
@@ -69,7 +74,10 @@ mod tests {
                 "3:1: the site for all hosts has no name, so it cannot have `aliases`; move the key to the section of a domain",
             ],
         );
-        check("[domain.\"*\"]\nlisting = true", &["1:9: the section for all hosts has no site; add site = \"FOLDER\""]);
+        check(
+            "[domain.\"*\"]\nlisting = true",
+            &["1:9: the section for all hosts has no site; add site = \"FOLDER\" or a route"],
+        );
         check(
             "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"*\"]\nsite = \"public\"",
             &["2:11: `default` has no effect: [domain.\"*\"] answers for all other hosts; remove one of the two"],

@@ -75,18 +75,29 @@ impl ConfigBuilder<'_, '_> {
 
     /// A time with a unit, in seconds.
     pub(super) fn read_max_age(&mut self, entry: Entry<'_, '_>, max_s: u64) -> Option<u64> {
+        let max_age_ms = self.read_quantity(entry, Quantity::Duration, (0, max_s * 1_000))?;
+        Some(max_age_ms / 1_000)
+    }
+
+    /// A time in milliseconds or a size in bytes, with its unit, from the first of `range` to the second.
+    pub(super) fn read_quantity(
+        &mut self,
+        entry: Entry<'_, '_>,
+        quantity: Quantity,
+        (min, max): (u64, u64),
+    ) -> Option<u64> {
         let (offset, text) = self.reader.string(entry)?;
-        let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(max_s * 1_000));
-        let Some(max_age_ms) = Quantity::Duration.parse(text) else {
-            let units = Quantity::Duration.unit_names();
+        let range = format!("write {:?} to {:?}", quantity.format(min), quantity.format(max));
+        let Some(value) = quantity.parse(text) else {
+            let units = quantity.unit_names();
             self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
             return None;
         };
-        if max_age_ms > max_s * 1_000 {
-            self.error(offset, format!("`max_age` is out of range: {text:?}"), range);
+        if !(min..=max).contains(&value) {
+            self.error(offset, format!("`{}` is out of range: {text:?}", entry.key), range);
             return None;
         }
-        Some(max_age_ms / 1_000)
+        Some(value)
     }
 
     /// The choice of `certificate`. By default a domain with a site has an automatic one if there are authorities.

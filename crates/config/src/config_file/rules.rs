@@ -19,7 +19,9 @@ const DEFAULT_REALM: &str = "private";
 impl ConfigBuilder<'_, '_> {
     /// Reads the keys of a domain that are rules.
     pub(super) fn read_rules(&mut self, keys: &Keys<'_, '_>) -> PathRules {
+        let has_site = keys.get("site").is_some();
         PathRules {
+            routes: keys.get("route").map(|entry| self.read_routes(entry, has_site)).unwrap_or_default(),
             redirects: keys.get("redirects").map(|entry| self.read_redirects(entry)).unwrap_or_default(),
             fields: keys.get("headers").map(|entry| self.read_field_rules(entry)).unwrap_or_default(),
             access: keys.get("access").map(|entry| self.read_access(entry)).unwrap_or_default(),
@@ -232,7 +234,7 @@ impl ConfigBuilder<'_, '_> {
         fields
     }
 
-    fn rule_error(&mut self, offset: usize, RuleError { message, remedy }: RuleError) {
+    pub(super) fn rule_error(&mut self, offset: usize, RuleError { message, remedy }: RuleError) {
         self.reader.error(offset, Problem::new(message, remedy));
     }
 }

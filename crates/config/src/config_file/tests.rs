@@ -20,7 +20,7 @@ pub(super) fn read(content: &[u8]) -> Result<Config, Vec<String>> {
     parse(&directory.path().join("sanderling.toml"), content)
         .map(|mut config| {
             let cut = |path: &mut PathBuf| *path = path.strip_prefix(&prefix).unwrap().to_owned();
-            config.sites.iter_mut().for_each(|site| cut(&mut site.document_root));
+            config.sites.iter_mut().flat_map(|site| &mut site.document_root).for_each(cut);
             config.zones.iter_mut().for_each(|zone| cut(&mut zone.file));
             config
         })
@@ -95,7 +95,7 @@ fn all_sections_are_read() {
     assert_eq!(config.sites.len(), 2);
     assert_eq!(names(&config.sites[0].hosts), ["zz.example", "www.zz.example"]);
     assert_eq!(names(&config.sites[1].hosts), ["second.example", "www.second.example", "only-zone.example"]);
-    assert_eq!(config.sites[1].document_root, Path::new("public"));
+    assert_eq!(config.sites[1].document_root.as_deref(), Some(Path::new("public")));
     assert_eq!(config.default_site, DefaultSite::Addresses(1));
     assert_eq!(config.zones.len(), 2);
     assert_eq!(config.zones[1].apex.as_str(), "only-zone.example");
@@ -144,7 +144,7 @@ fn file_without_domains_is_an_error() {
 fn listener_without_content_is_an_error() {
     check(
         "[http]\nlisten = [\"127.0.0.1:80\"]\n[domain.\"a.example\"]\nzone = \"a.zone\"\n",
-        &["2:1: [http] has `listen`, but no domain has a `site`; add a site or remove [http]"],
+        &["2:1: [http] has `listen`, but no domain has a `site` or `route`; add one or remove [http]"],
     );
     check(
         "[dns]\nlisten = [\"127.0.0.1:53\"]\n[domain.\"a.example\"]\nsite = \"public\"\n",
@@ -456,7 +456,9 @@ fn root_and_names_with_wildcards_may_be_zones() {
 fn domain_without_site_and_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\n",
-        &["1:9: a.example has neither a site nor a zone; add site = \"FOLDER\" or zone = \"FILE\""],
+        &[
+            "1:9: a.example has no site, no zone and no route; add site = \"FOLDER\", zone = \"FILE\", or a route to an application",
+        ],
     );
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\naliases = [\"www.a.example\"]",
@@ -561,7 +563,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",
-        &["2:11: b.example is not a host of any site; write a domain that has a `site`"],
+        &["2:11: b.example is not a host of any site; write a domain that has a `site` or `route`"],
     );
     check_paths(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",

@@ -133,7 +133,8 @@ impl<B> Session<B> {
             }
         };
         let (window, priority) = (i64::from(self.stream_window), early_priority.unwrap_or(priority));
-        let request = Request { stream: id, window, priority, client_side, awaits_continue: has_expectation, error };
+        let awaits_continue = has_expectation;
+        let request = Request { stream: id, window, priority, client_side, awaits_continue, error, passed: None };
         Ok(Some(Received::Request(request)))
     }
 
@@ -220,12 +221,18 @@ impl<B> Session<B> {
         exchange: &mut Exchange<'_>,
     ) -> Outcome<Option<Received>> {
         let limits = exchange.limits;
-        let Stream { id, client_side, ref work, .. } = *self.streams.at(index);
+        let Stream { id, client_side, .. } = *self.streams.at(index);
         let Some(client_side) = client_side.after(content.len() as u64, is_end) else {
             self.drop_stream(index);
             self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
         };
+        if let Some(passed) = &mut self.streams.at_mut(index).passed {
+            passed.extend_from_slice(content);
+            self.streams.at_mut(index).client_side = client_side;
+            return Ok(Some(Received::Passed(id)));
+        }
+        let work = &self.streams.at(index).work;
         let arrival = match work {
             Work::Receiving { head, head_bytes } => {
                 let content_bytes = (head.len() - head_bytes + content.len()) as u64;
@@ -272,7 +279,7 @@ impl<B> Session<B> {
         if let Work::Receiving { head, .. } = &mut stream.work {
             scratch.head = mem::take(head);
         }
-        request_of(&stream, error)
+        request_of(stream, error)
     }
 }
 

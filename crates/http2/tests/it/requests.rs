@@ -79,6 +79,24 @@ fn heads_have_the_form_of_http_1_1() {
     check_head(&options, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
+/// RFC 9113 §8.2.3.
+#[test]
+fn adjacent_cookies_are_one_line_if_they_are_kept() {
+    let check = |fields: &[(&str, &str)], expected: &str| {
+        let mut server = Server::opened(0);
+        server.limits.keeps_cookies = true;
+        server.take(&request(&[&START[..], fields].concat()));
+        assert_eq!(server.heads, [format!("GET /a?b HTTP/1.1\r\nhost: x.y\r\n{expected}\r\n")]);
+    };
+    check(&[("cookie", "a=b")], "cookie: a=b\r\n");
+    check(&[("a", "1"), ("cookie", "a=b"), ("cookie", "c=d"), ("cookie", "e")], "a: 1\r\ncookie: a=b; c=d; e\r\n");
+    check(
+        &[("cookie", "a=b"), ("a", "1"), ("cookie", "c=d"), ("cookie", "e")],
+        "cookie: a=b\r\na: 1\r\ncookie: c=d; e\r\n",
+    );
+    check(&[("a", "1")], "a: 1\r\n");
+}
+
 #[test]
 fn head_of_another_scheme_has_absolute_form() {
     let check = |method: &str, scheme: &str, path: &str, line: &str| {

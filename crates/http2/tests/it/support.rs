@@ -155,6 +155,7 @@ impl Server {
                     break;
                 }
                 Received::Partial => break,
+                Received::Passed(_) => unreachable!("no content is passed on"),
             }
         }
         self.input.drain(..consumed);
@@ -177,7 +178,7 @@ impl Server {
         let content = match self.content_bytes {
             0 => Content::Empty,
             length if self.session.has_room_for(&request, length as u64) => Content::Bytes(&content),
-            length => Content::Later { body: b'x', length_bytes: length as u64 },
+            length => Content::Later { body: b'x', length_bytes: Some(length as u64) },
         };
         self.session.answer(request, head.as_bytes(), content, &self.limits, out);
     }

@@ -35,9 +35,10 @@ impl fmt::Display for Seccomp {
     }
 }
 
-/// Installs the filters of a server process for this thread and the threads it creates.
-pub(super) fn install() -> io::Result<Seccomp> {
-    install_allowing(syscalls::allowed())
+/// Installs the filters of a server process for this thread and the threads it creates. `connects`: it connects to
+/// applications.
+pub(super) fn install(connects: bool) -> io::Result<Seccomp> {
+    install_allowing(if connects { syscalls::allowed_with_connections() } else { syscalls::allowed() })
 }
 
 /// Installs the filters of the agent.

@@ -3,6 +3,7 @@
 //! Each test starts this program again as that process. It has its own test harness, since that of the standard library
 //! runs tests in threads, and a process must have one thread to enter the sandbox.
 
+mod connections;
 mod inside;
 mod other_processes;
 
@@ -26,6 +27,7 @@ tests! {
     every_variant_of_every_feature_works_inside,
     call_of_an_attacker_kills_the_process,
     each_layer_works_alone,
+    process_with_applications_connects_to_their_ports_and_no_others,
     unprivileged_user_can_enter_the_sandbox,
     agent_writes_its_folder_and_connects_and_does_nothing_else,
     keeper_answers_requests_and_does_nothing_else,
@@ -236,6 +238,10 @@ fn each_layer_works_alone() {
             "a page beneath the open root: ()",
         ],
     );
+}
+
+fn process_with_applications_connects_to_their_ports_and_no_others() {
+    check_other_process("connections", connections::REPORT);
 }
 
 fn unprivileged_user_can_enter_the_sandbox() {

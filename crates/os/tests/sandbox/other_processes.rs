@@ -98,7 +98,7 @@ pub(crate) fn report_blocking(listener: &impl AsFd) {
 }
 
 /// Waits for the end of standard input, which the keeper cannot read.
-fn end() {
+pub(crate) fn end() {
     println!("end");
     PollSet::new([io::stdin().as_fd()]).wait(None).expect("polled");
 }

@@ -50,7 +50,7 @@ impl OneSite {
 
     /// The release that is served now.
     pub(crate) fn text(&self) -> String {
-        let root = self.state.document_root.display();
+        let root = self.state.root_text();
         match &self.site.root {
             Root::Directory(directory) => format!("site {root}: serving {}\n", directory.real_path().display()),
             Root::Builtin(_) | Root::Unavailable => format!("site {root}: unavailable\n"),

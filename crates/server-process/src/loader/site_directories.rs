@@ -92,14 +92,16 @@ impl Loader {
         targets.unzip()
     }
 
-    /// The directory that `site` serves: its document root or, if that cannot be served, the last good one.
+    /// The directory that `site` serves: its document root or, if that cannot be served, the last good one. `None` also
+    /// if it has no document root.
     pub(super) fn choose_root(
         &mut self,
         site: &sanderling_config::Site,
         report: &mut Report,
     ) -> (Option<ServedRoot>, SiteService) {
+        let Some(path) = &site.document_root else { return (None, SiteService::Current) };
         let domain = site.hosts.first().cloned();
-        let (opened, error) = match site.check_document_root().and_then(|()| self.open_root(site, report)) {
+        let (opened, error) = match site.check_document_root().and_then(|()| self.open_root(site, path, report)) {
             Ok(None) => {
                 let last_good = self.roots.get(&domain).cloned();
                 let service = last_good.as_ref().map_or(SiteService::LeftOut, |it| SiteService::Kept(it.path.clone()));
@@ -144,16 +146,16 @@ impl Loader {
         }
     }
 
-    /// The document root; `None` if there is no descriptor for it.
+    /// The document root of `site`, at `path`; `None` if there is no descriptor for it.
     ///
     /// # Errors
     /// The document root cannot be opened, or must not be served.
     fn open_root(
         &mut self,
         site: &sanderling_config::Site,
+        path: &Path,
         report: &mut Report,
     ) -> Result<Option<ServedRoot>, Diagnostic> {
-        let path = &site.document_root;
         let failed = |error| {
             let message = format!("cannot open the site `{}`: {}", path.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
@@ -163,6 +165,6 @@ impl Loader {
         self.check_apart("site", path, &root, &site.location)?;
         let index = self.index_or_denial(id, &root, path, report).map_err(failed)?;
         let kept = self.keep_open(index, root, (site, IsRoot::Yes), report);
-        Ok(kept.map(|directory| ServedRoot { path: path.clone(), index, directory }))
+        Ok(kept.map(|directory| ServedRoot { path: path.to_owned(), index, directory }))
     }
 }

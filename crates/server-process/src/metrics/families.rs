@@ -99,6 +99,7 @@ families! {
     Gauge sanderling_connection_buffers_bytes ("bytes") []: "Bytes of requests and responses that connections hold.";
 
     Counter sanderling_http_requests []: "HTTP requests answered.";
+    Counter sanderling_backend_requests [result]: "HTTP requests passed on to a backend, and those of them to which it gave no response.";
     Counter sanderling_http_requests_malformed []: "Malformed HTTP requests, answered with an error and closed.";
     Counter sanderling_http_timeouts []: "HTTP connections closed by a timeout.";
     Counter sanderling_http_responses_aborted [reason]: "HTTP responses aborted because their file changed, or when the drain timeout passed.";

@@ -257,7 +257,7 @@ fn each_failure_of_a_site_is_in_every_view() {
         (SiteService::Unreadable, problem(), Unreadable),
         (SiteService::Unavailable, problem(), Unavailable),
     ] {
-        let site = SiteState { hosts: vec![], document_root: "public".into(), release: None, service, problem };
+        let site = SiteState { hosts: vec![], document_root: Some("public".into()), release: None, service, problem };
         let (problems, supervision) = (AgentProblems::default(), supervision(true, true));
         let state = state(&problems, &supervision, &[]);
         assert_eq!(state.site(&site), expected);

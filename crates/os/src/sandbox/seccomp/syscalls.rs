@@ -45,7 +45,7 @@ const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
 /// The calls that a server process also needs.
 const ALLOWED: &[&[Number]] = &[
-    // Connections. No socket is created, bound or connected: all listeners are inherited.
+    // Connections. No socket is bound: all listeners are inherited. `allowed_with_connections` has the other calls.
     &[libc::SYS_accept4, libc::SYS_shutdown],
     &[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg],
     &[libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile],
@@ -156,6 +156,22 @@ pub(super) fn allowed() -> Rules {
     // The thread that compresses sets its own priority (PRIO_PROCESS, and 0 for the calling thread).
     rules.insert(libc::SYS_setpriority, cases(vec![vec![is(0, 0), is(1, 0)]]));
     rules.insert(libc::SYS_setsockopt, cases(options(SET_SOCKET_OPTIONS)));
+    rules
+}
+
+/// The same for a server process that connects to applications by TCP. Landlock has the ports, and checks `connect`
+/// only: a first packet with data (`MSG_FASTOPEN`, tcp(7)) makes a connection without that call, and Multipath TCP is
+/// not TCP to it.
+pub(super) fn allowed_with_connections() -> Rules {
+    let mut rules = allowed();
+    rules.insert(libc::SYS_connect, Vec::new());
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let of_family =
+        |family: libc::c_int| vec![is(0, family as u64), is(1, kind as u64), is(2, libc::IPPROTO_TCP as u64)];
+    rules.insert(libc::SYS_socket, cases([libc::AF_INET, libc::AF_INET6].map(of_family).into()));
+    for (number, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        rules.insert(number, cases(vec![vec![lacks_bits(flags, libc::MSG_FASTOPEN)]]));
+    }
     rules
 }
 
@@ -270,7 +286,7 @@ mod tests {
 
     #[test]
     fn no_call_both_is_allowed_and_kills() {
-        for allowed in [allowed(), allowed_to_agent(), allowed_to_keeper(true)] {
+        for allowed in [allowed(), allowed_with_connections(), allowed_to_agent(), allowed_to_keeper(true)] {
             let both: Vec<_> = killing().into_keys().filter(|number| allowed.contains_key(number)).collect();
             assert!(both.is_empty(), "{both:?}");
         }
