@@ -1,15 +1,13 @@
 //! Makes domains of the servers of nginx and the sites of Caddy: servers for the same host become one, and servers that
 //! only redirect become rules.
 
+use crate::backends;
 use crate::ledger::Ledger;
 use crate::model::{Certificates, Domain, Listeners, Model, RedirectRule};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
 use sanderling_site_rules::ascii_form;
 use std::collections::HashSet;
-
-/// The folder of domains that only redirect.
-const EMPTY_SITE: &str = "empty";
 
 /// A server or a site.
 pub(crate) struct Server<'s> {
@@ -83,12 +81,12 @@ fn domain_of(model: &Model, host: &str) -> Option<usize> {
 
 fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     let Server { statement, mut hosts, is_default, mut domain, serves_http, is_passed_on, .. } = server;
-    if domain.site.is_none() && hosts.is_empty() && !is_passed_on {
+    if !domain.is_site() && hosts.is_empty() && !is_passed_on {
         return ledger.differ(statement, "requests for unknown hosts get status 421", "nothing is needed");
     }
-    if domain.site.is_none() {
-        let reason = "the server has no document root, so it has no site here";
-        ledger.miss(statement, reason, "keep it on the other server, or add the key `site` to a domain");
+    if !domain.is_site() {
+        let reason = "the server has neither files nor an application that can be expressed";
+        ledger.miss(statement, reason, "keep it on the other server, or add `site` or `route` to a domain");
         return;
     }
     if serves_http && domain.certificates != Certificates::None {
@@ -130,9 +128,9 @@ fn merge(
 ) {
     let new: Vec<String> = hosts.iter().filter(|host| domain_of(model, host).is_none()).cloned().collect();
     let domain = &mut model.domains[index];
-    if other.site != domain.site {
+    if other.site != domain.site || other.routes != domain.routes {
         let reason =
-            format!("{} has another document root already: all addresses serve the same site", domain.names[0]);
+            format!("{} has other files or applications already: all addresses serve the same", domain.names[0]);
         ledger.miss(statement, reason, "give one of the two another host name, or run a second server");
         return;
     }
@@ -168,19 +166,18 @@ fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
         }
         Target::Url(url) => url,
     };
-    if hosts.is_empty() {
-        let reason = "a redirect for any host needs a site for any host";
-        ledger.miss(statement, reason, "add [domain.\"*\"] with an empty folder as `site` and this redirect");
-        return;
-    }
+    let hosts = if hosts.is_empty() { vec!["*".to_owned()] } else { hosts };
     let target = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or(""));
     let mut others = Vec::new();
     for host in hosts {
         match (domain_of(model, &host), domain_of(model, target)) {
             // The redirect of HTTP to HTTPS, which a certificate brings with it.
             (Some(_), _) if host == target => {}
+            (Some(_), _) if host == "*" => {
+                ledger.miss(statement, "there is a site for any host already", "remove one of the two");
+            }
             (Some(own), _) => add_host_rule(&mut model.domains[own], &host, &url, status),
-            (None, Some(of_target)) if !host.starts_with("*.") => {
+            (None, Some(of_target)) if !host.starts_with('*') => {
                 let of_target = &mut model.domains[of_target];
                 add_host_rule(of_target, &host, &url, status);
                 of_target.names.push(host);
@@ -191,11 +188,16 @@ fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     }
     if !others.is_empty() {
         let rule = RedirectRule { from: "/*".to_owned(), to: Some(url), status, force: None };
-        let site = Some(EMPTY_SITE.to_owned());
         let at = statement.name.at;
-        model.domains.push(Domain { at, names: others, site, redirects: vec![rule], ..domain });
-        let reason = "a domain that only redirects has a site too";
-        ledger.by_hand(statement, reason, format!("create the empty folder `{EMPTY_SITE}` next to the configuration"));
+        let mut domain = Domain { at, names: others, site: None, redirects: vec![rule], routes: Vec::new(), ..domain };
+        domain.keys.retain(|(key, _)| matches!(*key, "hsts" | "https_redirect"));
+        if domain.names[0] == "*" {
+            domain.keys.clear();
+            domain.certificates = Certificates::None;
+        }
+        // A domain needs files or a route, which no request gets here.
+        backends::add_response(&mut domain, "/*", 404, "");
+        model.domains.push(domain);
     }
 }
 
@@ -219,7 +221,7 @@ fn add_certificates(domain: &mut Domain, others: &Certificates) {
 
 /// Removes what no domain needs.
 fn finish(model: &mut Model) {
-    let has_site = model.domains.iter().any(|domain| domain.site.is_some());
+    let has_site = model.domains.iter().any(Domain::is_site);
     if !has_site {
         model.http.clear();
     }

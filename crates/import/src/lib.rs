@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod sources;
+mod backends;
 mod collected;
 mod zone_rules;
 mod http_sites;

@@ -132,6 +132,7 @@ pub(crate) struct Domain {
     pub(crate) headers: Vec<(String, Fields)>,
     pub(crate) auth: Vec<AuthRule>,
     pub(crate) access: Vec<AccessRule>,
+    pub(crate) routes: Vec<Route>,
     pub(crate) zone: Option<String>,
     pub(crate) primaries: Vec<Peer>,
     pub(crate) secondaries: Vec<Peer>,
@@ -146,6 +147,11 @@ impl Domain {
             Some((_, known)) => *known = value,
             None => self.keys.push((key, value)),
         }
+    }
+
+    /// Whether it has files or routes.
+    pub(crate) fn is_site(&self) -> bool {
+        self.site.is_some() || !self.routes.is_empty()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
@@ -172,6 +178,13 @@ impl Domain {
             None => fields.push((name.to_owned(), value)),
         }
     }
+}
+
+/// A section `[domain."NAME".route."PATH"]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) path: String,
+    pub(crate) keys: Vec<(&'static str, Value)>,
 }
 
 /// The certificates of a domain.

@@ -109,9 +109,13 @@ impl Writer {
         if !domain.update.is_empty() {
             self.line("update", &Value::List(domain.update.clone()));
         }
-        self.certificates(&domain.certificates, has_acme && domain.site.is_some());
+        self.certificates(&domain.certificates, has_acme && domain.is_site());
         self.keys(&domain.keys);
         self.rules(&section, domain);
+        for route in &domain.routes {
+            self.heading(&format!("{section}.route.{}", quoted(&route.path)));
+            self.keys(&route.keys);
+        }
     }
 
     fn certificates(&mut self, certificates: &Certificates, is_requested: bool) {

@@ -6,8 +6,10 @@ mod zone;
 mod domain;
 mod control;
 mod generate;
+mod import;
 
 use crate::folder_zone::FolderZone;
+use crate::import_command::ImportCommand;
 use crate::publication::{Publication, Release};
 use crate::renewal_command::RenewalCommand;
 use crate::state_files::{StateAction, StateCommand};
@@ -16,6 +18,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use domain::DomainArgs;
+use import::ImportArgs;
 use sanderling_config::{
     CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
     parse_zone_argument,
@@ -49,6 +52,7 @@ macro_rules! examples {
   sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is served
   sanderling zone add example.com FILE  add a zone to the zone folder
+  sanderling import nginx FILE          translate the configuration of another server
 "
     };
 }
@@ -121,6 +125,8 @@ pub(crate) enum Command {
     Control(ControlRequest),
     /// Show a live view of the running server.
     Top(ControlRequest, top::Options),
+    /// Translate the configuration of another server.
+    Import(ImportCommand),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
 }
@@ -233,6 +239,7 @@ impl Invocation {
                     Err(problem) => return Err(usage_error("top", ErrorKind::MissingRequiredArgument, &problem)),
                 }
             }
+            CliCommand::Import(import) => Command::Import(import.command()),
             CliCommand::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: cli.forced })
@@ -562,6 +569,7 @@ answer, 2 for a wrong command line.")]
 Exit status: 0 if the server has stopped, 1 if it has not or did not answer, 2 for a wrong command
 line.")]
     Stop(ControlArgs),
+    Import(ImportArgs),
     #[command(hide = true)]
     Generate(GenerateArgs),
 }

@@ -3,6 +3,7 @@
 
 mod cli;
 mod folder_zone;
+mod import_command;
 mod publication;
 mod renewal_command;
 mod state_files;
@@ -64,6 +65,7 @@ fn run() -> Exit {
             let ask = || client::ask(request.command.clone(), &request.socket, request.timeout);
             sanderling_top::run(options, || ask().map_err(|error| error.to_string()))
         }
+        Command::Import(import) => exit_of("import", import.run()),
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),
     }
 }

@@ -20,9 +20,17 @@ pub(crate) use table::TABLE;
 const PACKAGED: [&str; 6] =
     ["mime.types", "fastcgi_params", "fastcgi.conf", "uwsgi_params", "scgi_params", "fastcgi-php.conf"];
 /// Directives of `http` that hold for all of its servers.
-const FOR_ALL: [&str; 5] = ["log_format", "limit_req_zone", "limit_conn_zone", "set_real_ip_from", "real_ip_header"];
+const FOR_ALL: [&str; 6] =
+    ["upstream", "log_format", "limit_req_zone", "limit_conn_zone", "set_real_ip_from", "real_ip_header"];
 /// Directives of `http` that each server inherits, unless it has one itself.
-const INHERITED: [&str; 19] = [
+const INHERITED: [&str; 26] = [
+    "proxy_set_header",
+    "proxy_hide_header",
+    "proxy_read_timeout",
+    "proxy_connect_timeout",
+    "proxy_send_timeout",
+    "fastcgi_read_timeout",
+    "client_max_body_size",
     "root",
     "index",
     "autoindex",
@@ -56,6 +64,8 @@ pub(crate) fn included(statement: &Statement) -> Option<String> {
 pub(super) struct Shared {
     /// The formats of `log_format`, by their names.
     formats: HashMap<String, String>,
+    /// The servers of `upstream`, each with its weight, by the name of the group.
+    upstreams: HashMap<String, Vec<(String, u64)>>,
     /// The rates of `limit_req_zone` in requests per second, by the names of the zones.
     rates: HashMap<String, u64>,
 }
@@ -136,6 +146,8 @@ fn http<'s>(statements: &'s [Statement], model: &mut Model, ledger: &mut Ledger)
     let mut servers = Vec::new();
     for statement in statements {
         match statement.name() {
+            // Requests for WebSocket are passed on as such.
+            "map" if statement.argument(0) == "$http_upgrade" => ledger.keep_all(statement),
             "server" => servers.push(server::read(statement, &inherited, &shared, model, ledger)),
             name if FOR_ALL.contains(&name) => {}
             name if INHERITED.contains(&name) => ledger.keep_all(statement),

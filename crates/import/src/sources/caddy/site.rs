@@ -1,5 +1,6 @@
 //! Reads a site of Caddy.
 
+mod applications;
 mod rules;
 mod log;
 
@@ -23,6 +24,8 @@ struct Reader<'s, 'm> {
     collected: Collected<'s>,
     /// The matchers with a name.
     named: Vec<&'s Statement>,
+    /// Whether a block serves files.
+    has_files: bool,
     /// Blocks for some hosts, each of which is a site.
     parts: Vec<(Vec<String>, &'s Statement)>,
 }
@@ -65,7 +68,8 @@ pub(super) fn read<'s>(
     let (mut servers, mut blocks) = (Vec::new(), vec![(server, statement)]);
     while let Some((server, statement)) = blocks.pop() {
         let collected = Collected::default();
-        let mut reader = Reader { server, model, ledger, collected, named: named.clone(), parts: Vec::new() };
+        let mut reader =
+            Reader { server, model, ledger, collected, named: named.clone(), has_files: false, parts: Vec::new() };
         reader.read(statement.block());
         let certificates = reader.server.domain.certificates.clone();
         for (hosts, statement) in std::mem::take(&mut reader.parts) {
@@ -168,13 +172,18 @@ impl<'s> Reader<'s, '_> {
     fn read(&mut self, statements: &'s [Statement]) {
         let whole = Place::whole();
         self.server.domain.site = document_root(statements);
-        self.block(statements, &whole);
+        self.has_files = statements.iter().any(has_files);
+        self.block(statements, &whole, false);
     }
 
-    fn block(&mut self, statements: &'s [Statement], place: &Place) {
+    /// Reads the directives of a block, whose path is removed before an application gets it if `strips`.
+    fn block(&mut self, statements: &'s [Statement], place: &Place, strips: bool) {
         for statement in statements {
-            if matches!(statement.name(), "reverse_proxy" | "php_fastcgi" | "forward_auth") {
-                self.pass_on(statement, place);
+            if matches!(statement.name(), "reverse_proxy" | "php_fastcgi") {
+                self.pass_on(statement, place, strips);
+            } else if statement.name() == "uri" && strips {
+                // The prefix of the block is removed for its application.
+                self.ledger.keep(statement);
             } else if statement.name().starts_with('@') {
                 // Those that no rule can have are reported where they are used.
                 self.ledger.keep_all(statement);
@@ -204,26 +213,6 @@ impl<'s> Reader<'s, '_> {
                 self.ledger.miss(statement, reason, "write rules for paths, hosts or parameters of the query");
                 None
             }
-        }
-    }
-
-    /// The paths of a backend: their files, such as the sources of an application, must not be sent instead.
-    fn pass_on(&mut self, statement: &'s Statement, place: &Place) {
-        has_keys(TABLE, "site", statement, self.ledger);
-        let place = match statement.argument(0) {
-            path if path.starts_with('/') => paths(&[path]),
-            name if name.starts_with('@') => named(name, &self.named, place).ok().map(|matcher| matcher.place),
-            _ => Some(place.clone()),
-        };
-        match place {
-            Some(place) if statement.name() == "php_fastcgi" && place.is_whole() => {
-                if let Some(programs) = paths(&["*.php"]) {
-                    self.collected.answer(statement, &programs, None, 404, None);
-                }
-            }
-            Some(place) if place.is_whole() => self.server.is_passed_on = true,
-            Some(place) => self.collected.answer(statement, &place, None, 404, None),
-            None => {}
         }
     }
 
@@ -300,7 +289,15 @@ impl<'s> Reader<'s, '_> {
         if place.is_whole() && !matcher.hosts.is_empty() && matcher.networks.is_none() && !matcher.is_missing {
             self.parts.push((matcher.hosts, statement));
         } else if matcher.has_only_paths() {
-            self.block(statement.block(), &matcher.place);
+            let is_prefix = |it: &Statement| {
+                it.name() == "uri"
+                    && it.argument(0) == "strip_prefix"
+                    && matcher.place.patterns.iter().all(|pattern| {
+                        pattern.text.trim_end_matches('*').trim_end_matches('/') == it.argument(1).trim_end_matches('/')
+                    })
+            };
+            let strips = statement.name() == "handle_path" || statement.nested().any(is_prefix);
+            self.block(statement.block(), &matcher.place, strips);
         } else {
             let reason = "a block of rules is for paths or hosts, not for clients";
             self.ledger.miss(statement, reason, "write `access` for clients");
@@ -347,6 +344,11 @@ impl<'s> Reader<'s, '_> {
         self.collected.finish(&mut self.server.domain, is_redirected, self.ledger);
         self.server
     }
+}
+
+/// Whether a directive, or one in its block, serves files.
+fn has_files(statement: &Statement) -> bool {
+    statement.name() == "file_server" || statement.nested().any(has_files)
 }
 
 fn trimmed(path: &str) -> &str {

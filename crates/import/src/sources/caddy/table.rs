@@ -3,8 +3,6 @@
 use crate::table::Handling::{Default, Key, NotYet, Unneeded};
 use crate::table::{Row, rows};
 
-const PROXY: &str = "requests are not passed on to another server";
-const KEEP_PROXY: &str = "keep Caddy for these paths, or give them another host name";
 const MODULE: &str = "requests are not passed to a module";
 const TLS: &str = "TLS 1.2 and 1.3 with current cipher suites";
 const NO_PART: &str = "answers are made of whole files";
@@ -15,8 +13,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     "site" "redir" => Key(&["domain.redirects"], "");
     "site" "rewrite" => Key(&["domain.redirects"], "to a file");
     "site" "try_files" => Key(&["domain.redirects", "domain.clean_urls"], "");
-    "site" "respond" | "error" | "abort" => Key(&["domain.redirects", "domain.access"],
-        "the errors 403, 404, 410, 451 and 503, for paths or addresses");
+    "site" "respond" | "error" | "abort" => Key(&["domain.redirects", "domain.access", "domain.route"],
+        "for paths or addresses");
     "site" "header" => Key(&["domain.headers", "domain.hsts"], "");
     "site" "basic_auth" | "basicauth" => Key(&["domain.auth"], "the hashes are in a file");
     "site" "handle" | "handle_path" | "route" => Key(&["domain.redirects", "domain.headers"], "with a matcher of paths");
@@ -30,7 +28,9 @@ pub(crate) const TABLE: &[Row] = rows! {
         "use a format with $host, and select lines with jq or grep");
     "site" "request_body" => Unneeded("the content of a request for a file is discarded");
     "site" "push" => Unneeded("browsers have removed server push");
-    "site" "reverse_proxy" | "php_fastcgi" | "forward_auth" | "fastcgi" | "proxy" => NotYet(PROXY, KEEP_PROXY);
+    "site" "reverse_proxy" | "php_fastcgi" => Key(&["domain.route"], "to an address or `localhost`, without TLS");
+    "site" "forward_auth" => NotYet("another program does not decide about requests", "use `auth` or `access`");
+    "site" "fastcgi" | "proxy" => NotYet("Caddy 1 is not read", "upgrade the Caddyfile first");
     "site" "uri" | "method" | "request_header" | "vars" | "map" | "copy_response*" | "intercept" | "invoke" | "fs" =>
         NotYet("requests are not changed on their way", "write a rule for each path");
     "site" "templates" => NotYet(NO_PART, "build the files beforehand");

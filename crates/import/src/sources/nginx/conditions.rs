@@ -13,6 +13,8 @@ pub(super) enum Condition {
     Unencrypted,
     /// No file has the path.
     Missing,
+    /// The request has this method.
+    MethodIs(String),
     /// The method is not one of those for files.
     Method,
     /// None of these.
@@ -35,6 +37,7 @@ pub(super) fn condition(statement: &Statement) -> Condition {
             Condition::Unencrypted
         }
         ["!-e" | "!-f" | "!-d", "$request_filename"] => Condition::Missing,
+        ["$request_method", "=", method] => Condition::MethodIs(method.trim_matches(['"', '\'']).to_ascii_uppercase()),
         ["$request_method", "!~" | "!~*", _] => Condition::Method,
         _ => Condition::Unknown,
     }

@@ -1,12 +1,14 @@
 //! Reads a `server` of nginx.
 
 mod access;
+mod applications;
 mod limits;
 
 use super::conditions::{Condition, condition};
 use super::place::{Location, location};
 use super::values::{destination, hsts, seconds, variables};
 use super::{Shared, TABLE};
+use crate::backends::{self, Application};
 use crate::collected::{Collected, Order, Place, whole_path};
 use crate::http_sites::{Redirect, Server, Target, host};
 use crate::ledger::Ledger;
@@ -27,8 +29,18 @@ struct Reader<'s, 'm> {
     collected: Collected<'s>,
     /// The paths of `error_page`.
     error_pages: Vec<&'s str>,
+    /// The directives of the server itself, and inherited ones.
+    all: Vec<&'s Statement>,
     /// The locations with a name.
     named: Vec<&'s Statement>,
+    /// Whether a location has files, where others are passed on.
+    has_files: bool,
+    /// A statement that names programs in PHP.
+    programs: Option<&'s Statement>,
+    /// The application that runs them.
+    php: Option<Application>,
+    /// The script for paths without a file, and the statement that names it.
+    front_controller: Option<(&'s Statement, String)>,
 }
 
 /// Reads a server, which has the directives `inherited` too, unless it has its own.
@@ -58,7 +70,12 @@ pub(super) fn read<'s>(
         ledger,
         collected: Collected::default(),
         error_pages: Vec::new(),
+        all: Vec::new(),
         named: Vec::new(),
+        has_files: false,
+        programs: None,
+        php: None,
+        front_controller: None,
     };
     reader.read(statement.block(), inherited);
     reader.finish()
@@ -72,6 +89,8 @@ impl<'s> Reader<'s, '_> {
         self.server.domain.site = document_root(&all);
         let is_named = |it: &&&Statement| it.name() == "location" && it.argument(0).starts_with('@');
         self.named = all.iter().filter(is_named).copied().collect();
+        self.has_files = all.iter().any(|it| has_files(it));
+        self.all = all.iter().filter(|it| it.name() != "location").copied().collect();
         let error_pages = all.iter().filter(|it| it.name() == "error_page");
         self.error_pages = error_pages.filter_map(|it| it.arguments.last()).map(|word| word.text.as_str()).collect();
         self.block(&all, &Place::whole());
@@ -150,30 +169,12 @@ impl<'s> Reader<'s, '_> {
                 "auth_basic" | "auth_basic_user_file" | "ssl_certificate" | "ssl_certificate_key" => {}
                 "location" => self.location(statement, index),
                 "fastcgi_pass" | "proxy_pass" | "uwsgi_pass" | "scgi_pass" | "grpc_pass" => {
-                    self.pass_on(statement, place);
+                    self.pass_on(statement, statements, place, false);
                 }
                 _ if has_keys(TABLE, "", statement, self.ledger) => self.directive(statement, place),
                 _ => {}
             }
         }
-    }
-
-    /// The paths of a backend: their files, such as the sources of an application, must not be sent instead.
-    fn pass_on(&mut self, statement: &'s Statement, place: &Place) {
-        if place.is_whole() {
-            self.server.is_passed_on = true;
-            has_keys(TABLE, "", statement, self.ledger);
-        } else {
-            self.collected.answer(statement, place, None, 404, None);
-            let nearest = "keep nginx for these paths; they get 404 here";
-            self.ledger.miss(statement, "requests are not passed on to another server", nearest);
-        }
-    }
-
-    /// Programs are not sent as files.
-    fn hide_programs(&mut self, statement: &'s Statement) {
-        let programs = Place::of("/*.php".to_owned(), Order::Exact);
-        self.collected.answer(statement, &programs, None, 404, None);
     }
 
     fn directive(&mut self, statement: &'s Statement, place: &Place) {
@@ -211,6 +212,10 @@ impl<'s> Reader<'s, '_> {
                 self.model.https_keys = vec![("refuse_unknown_names", Value::Boolean(value == "on"))];
             }
             "limit_req" | "limit_conn" | "keepalive_timeout" => self.limit(statement, place),
+            // They are read with the application of the block.
+            name if name.starts_with("proxy_") || name.starts_with("fastcgi_") || name.starts_with("client_") => {
+                self.ledger.keep(statement);
+            }
             _ => self.ledger.miss(statement, "the directive has no effect here", "move it to the level above"),
         }
     }
@@ -229,7 +234,7 @@ impl<'s> Reader<'s, '_> {
 
     fn index(&mut self, statement: &'s Statement, place: &Place) {
         if statement.texts().iter().any(|name| name.ends_with(".php")) {
-            self.hide_programs(statement);
+            self.programs = Some(statement);
         }
         let names: Vec<&str> =
             statement.texts().into_iter().filter(|name| !name.ends_with(".php") && !name.contains('$')).collect();
@@ -250,14 +255,18 @@ impl<'s> Reader<'s, '_> {
             Location::Named => self.named_location(statement),
             Location::Hidden => self.ledger.keep_all(statement),
             Location::Unknown => {
-                let passes_on = statement.nested().any(|it| it.name().ends_with("_pass"));
+                let is_php = statement.texts().concat().contains("php");
+                if is_php && statement.nested().any(|it| it.name() == "fastcgi_pass") {
+                    self.ledger.keep(statement);
+                    return self.block(&block, &Place::of("/*.php".to_owned(), Order::Exact));
+                }
                 let protects =
                     statement.nested().any(|it| matches!(it.name(), "deny" | "allow" | "auth_basic" | "return"));
                 let end = if protects { ", so the paths are NOT protected" } else { "" };
                 let reason = format!("no pattern of paths is equal to the expression{end}");
                 self.ledger.miss(statement, reason, "write a rule for each path, with `*` or `:name`");
-                if passes_on || statement.texts().concat().contains("php") {
-                    self.hide_programs(statement);
+                if is_php {
+                    self.programs = Some(statement);
                 }
             }
             Location::Place(place) => {
@@ -286,7 +295,8 @@ impl<'s> Reader<'s, '_> {
     fn named_location(&mut self, statement: &'s Statement) {
         self.ledger.keep(statement);
         for nested in statement.nested() {
-            if matches!(nested.name(), "rewrite" | "return") {
+            // Those that pass on are read where `try_files` names the location.
+            if matches!(nested.name(), "rewrite" | "return") || nested.name().contains('_') {
                 self.ledger.keep(nested);
             } else if has_keys(TABLE, "", nested, self.ledger) {
                 self.ledger.miss(nested, "the location has no paths", "write a rule for the paths that lead to it");
@@ -323,6 +333,10 @@ impl<'s> Reader<'s, '_> {
         match *last {
             "=404" | "$uri" | "$uri/" => {}
             name if name.starts_with('@') => match self.named_target(name) {
+                None if self.named_pass(name).is_some() => {
+                    let (pass, block) = self.named_pass(name).expect("a location that passes on");
+                    self.pass_on(pass, &block, place, true);
+                }
                 Some(file) => self.collected.answer(statement, place, Some(&file), 200, None),
                 None => self.ledger.miss(
                     statement,
@@ -330,12 +344,17 @@ impl<'s> Reader<'s, '_> {
                     "keep nginx for these paths",
                 ),
             },
+            file if file.contains(".php") && place.is_whole() => {
+                let script = file.split('?').next().unwrap_or(file).split('$').next().unwrap_or(file);
+                self.front_controller = Some((statement, script.trim_start_matches('/').to_owned()));
+            }
+            file if file.contains(".php") && place.patterns.iter().any(|it| it.text.ends_with(".php")) => {}
             file if file.contains(".php") => {
-                self.hide_programs(statement);
+                self.programs = Some(statement);
                 self.ledger.miss(
                     statement,
-                    "missing files are not passed on to an application",
-                    "keep nginx for these paths",
+                    "only a whole site has a script for paths without a file",
+                    "write a route with `fastcgi`",
                 );
             }
             file if file.starts_with('/') && !file.contains('$') => {
@@ -344,6 +363,13 @@ impl<'s> Reader<'s, '_> {
             }
             _ => self.ledger.miss(statement, "a path without a file gets 404 or another file", "write a rule for it"),
         }
+    }
+
+    /// The statement of a named location that passes requests on, and its block.
+    fn named_pass(&self, name: &str) -> Option<(&'s Statement, Vec<&'s Statement>)> {
+        let location = self.named.iter().find(|it| it.argument(0) == name)?;
+        let pass = location.nested().find(|it| matches!(it.name(), "proxy_pass" | "fastcgi_pass"))?;
+        Some((pass, location.nested().collect()))
     }
 
     /// The file that a named location rewrites all paths to.
@@ -364,18 +390,18 @@ impl<'s> Reader<'s, '_> {
         };
         match status {
             301 | 302 | 303 | 307 | 308 => self.redirect(statement, place, url, status),
-            403 | 404 | 410 | 451 | 503 => self.collected.answer(statement, place, None, status, None),
-            444 | 400 | 401 | 405 | 421 => {
+            444 if place.is_whole() => self.ledger.keep(statement),
+            444 => {
                 self.collected.answer(statement, place, None, 403, None);
-                self.ledger.differ(statement, format!("the status {status} becomes 403"), "nothing is needed");
+                self.ledger.differ(statement, "the connection is not closed: the status is 403", "nothing is needed");
             }
-            _ => {
-                let reason = format!("a rule cannot answer with status {status} and a text");
-                self.ledger.miss(statement, reason, "put the text into a file; a rewrite serves it at another path");
+            403 | 404 | 410 | 451 | 503 if !place.is_whole() || self.server.domain.site.is_some() => {
+                self.ledger.keep(statement);
+                self.collected.answer(statement, place, None, status, None);
             }
-        }
-        if matches!(status, 403 | 404 | 410 | 451 | 503) {
-            self.ledger.keep(statement);
+            // That of a server for hosts that do not exist here.
+            _ if place.is_whole() && self.server.hosts.is_empty() && status >= 400 => self.ledger.keep(statement),
+            _ => self.respond(statement, place, status, url),
         }
     }
 
@@ -478,10 +504,33 @@ impl<'s> Reader<'s, '_> {
                 self.collected.answer(statement, place, Some(url), 200, None);
             }
             Condition::Method => self.ledger.keep_all(statement),
+            Condition::MethodIs(method) if answer.is_some_and(|it| it.name() == "return") && !is_redirect => {
+                self.answer_method(statement, place, &method, (status, url));
+            }
             _ => {
                 let reason = "a rule has no such condition";
                 self.ledger.miss(statement, reason, "write rules for paths, hosts or parameters of the query");
             }
+        }
+    }
+
+    /// A fixed response to a method, such as OPTIONS.
+    fn answer_method(&mut self, statement: &'s Statement, place: &Place, method: &str, (status, text): (u16, &str)) {
+        if !backends::is_response(status, text) || !variables(text).is_empty() {
+            return self.ledger.miss(statement, "a route cannot answer so", "write a route with `respond`");
+        }
+        self.ledger.keep_all(statement);
+        if statement.nested().any(|it| it.name() == "add_header") {
+            let reason = "a response of a route has the fields of its path only";
+            self.ledger.differ(statement, reason, "set `cors`, which answers OPTIONS");
+        }
+        for pattern in &place.patterns {
+            let mut response = vec![("status".to_owned(), Value::Number(status.into()))];
+            if !text.is_empty() && status != 204 {
+                response.push(("text".to_owned(), text.into()));
+            }
+            let keys = vec![("methods", Value::texts([method])), ("respond", Value::Table(response))];
+            backends::add_route(&mut self.server.domain, &pattern.text, keys);
         }
     }
 
@@ -563,6 +612,7 @@ impl<'s> Reader<'s, '_> {
 
     /// The server with its rules in the order in which they apply.
     fn finish(mut self) -> Server<'s> {
+        self.finish_php();
         if self.server.is_passed_on {
             self.server.domain.site = None;
         }
@@ -593,6 +643,14 @@ fn is_https_of_same_host(url: &str) -> bool {
             "$request_uri" | "$uri" | "$1" | "/$1" | "/$request_uri" | "$uri$is_args$args" | "" | "/" | "$request_uri?"
         )
     })
+}
+
+/// Whether a location serves files: it neither passes on nor answers itself.
+fn has_files(statement: &Statement) -> bool {
+    let is_other = |it: &Statement| it.name().ends_with("_pass") || matches!(it.name(), "return" | "deny" | "internal");
+    let path = statement.arguments.last().map_or("", |word| &word.text);
+    let is_special = path.starts_with('@') || path.contains("well-known") || path.contains("/\\.");
+    statement.name() == "location" && !is_special && !statement.nested().any(is_other)
 }
 
 /// Whether a directive of the location of an error page only says where the page is.

@@ -3,8 +3,8 @@
 use crate::table::Handling::{Default, Key, NotYet, Unneeded};
 use crate::table::{Row, rows};
 
-const PROXY: &str = "requests are not passed on to another server";
-const KEEP_PROXY: &str = "keep nginx for these paths, or give them another host name";
+const PROXY: &str = "responses of applications are neither cached nor changed, and reached without TLS";
+const KEEP_PROXY: &str = "let the application do it, or keep nginx in front of it";
 const KERNEL: &str = "the server selects the system calls itself";
 const TLS: &str = "TLS 1.2 and 1.3 with current cipher suites, sessions and tickets";
 const NO_CONDITION: &str = "rules have no conditions on fields, cookies or methods";
@@ -18,7 +18,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "index" => Key(&["domain.index"], "");
     "" "autoindex" => Key(&["domain.listing"], "");
     "" "try_files" => Key(&["domain.redirects", "domain.clean_urls"], "");
-    "" "return" => Key(&["domain.redirects"], "redirects, and the errors 403, 404, 410, 451 and 503");
+    "" "return" => Key(&["domain.redirects", "domain.route"], "redirects, errors, and fixed texts");
     "" "rewrite" => Key(&["domain.redirects"], "if the expression has a pattern");
     "" "if" => Key(&["domain.redirects"], "conditions on `$host` and `$scheme`, and on missing files");
     "" "error_page" => Key(&["domain.redirects"], "404 only; `/404.html` needs no rule");
@@ -64,7 +64,7 @@ pub(crate) const TABLE: &[Row] = rows! {
         Unneeded("the supervisor and the service manager do this");
     "" "error_log" | "log_not_found" | "log_subrequest" | "rewrite_log" | "open_log_file_cache" =>
         Unneeded("messages go to standard error, which the service manager keeps");
-    "" "client_*" | "large_client_header_buffers" | "connection_pool_size" | "request_pool_size" | "send_timeout" |
+    "" "client_body_*" | "client_header_*" | "large_client_header_buffers" | "connection_pool_size" | "request_pool_size" | "send_timeout" |
         "send_lowat" | "keepalive_*" | "reset_timedout_connection" | "lingering_*" | "ignore_invalid_headers" |
         "underscores_in_headers" | "chunked_transfer_encoding" | "msie_padding" | "msie_refresh" =>
         Unneeded("buffers and deadlines have their own limits; the content of a request for a file is discarded");
@@ -72,8 +72,21 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "ssl_stapling*" | "ssl_trusted_certificate" | "resolver*" =>
         Unneeded("revocation is not stapled: short-lived certificates replace it");
     "" "internal" => Unneeded("error pages and rewritten files have ordinary URLs too");
-    "" "fastcgi_*" | "uwsgi_*" | "scgi_*" | "memcached_*" | "grpc_*" | "proxy_*" | "upstream" | "split_clients" =>
-        NotYet(PROXY, KEEP_PROXY);
+    "" "proxy_pass" | "fastcgi_pass" | "upstream" => Key(&["domain.route"], "an address or `localhost`, without TLS");
+    "" "proxy_set_header" | "proxy_hide_header" | "fastcgi_hide_header" | "proxy_read_timeout" | "proxy_connect_timeout" |
+        "proxy_send_timeout" | "fastcgi_read_timeout" | "fastcgi_connect_timeout" | "fastcgi_send_timeout" |
+        "client_max_body_size" => Key(&["domain.route"], "fields, times and sizes of a route");
+    "" "proxy_http_version" | "proxy_buffer*" | "proxy_busy_buffers_size" | "proxy_request_buffering" | "proxy_redirect" |
+        "proxy_pass_header" | "proxy_pass_request_*" | "proxy_socket_keepalive" | "proxy_temp_*" | "proxy_max_temp_file_size" |
+        "proxy_headers_hash*" | "proxy_next_upstream*" | "proxy_ignore_client_abort" | "proxy_method" =>
+        Default("requests and responses are passed on as they arrive, and WebSocket too");
+    "" "fastcgi_param" | "fastcgi_index" | "fastcgi_split_path_info" | "fastcgi_buffer*" | "fastcgi_busy_buffers_size" |
+        "fastcgi_keep_conn" | "fastcgi_temp_*" | "fastcgi_request_buffering" | "fastcgi_pass_header" |
+        "fastcgi_pass_request_*" | "fastcgi_next_upstream*" | "fastcgi_ignore_client_abort" | "fastcgi_socket_keepalive" =>
+        Default("scripts get the parameters of CGI, with the document root");
+    "" "fastcgi_*" | "proxy_*" => NotYet(PROXY, KEEP_PROXY);
+    "" "uwsgi_*" | "scgi_*" | "memcached_*" | "grpc_*" | "split_clients" =>
+        NotYet("applications speak HTTP/1.1 or FastCGI", "let the application listen with one of them");
     "" "alias" => NotYet("a domain has one document root",
         "put a symbolic link into the site, and name its target in `link_targets`");
     "" "map" | "geo" | "set" | "valid_referers" | "geoip*" => NotYet(NO_CONDITION, "write a rule for each path or host");

@@ -37,6 +37,7 @@ pub(super) fn shared(statement: &Statement, shared: &mut Shared, model: &mut Mod
                 statement.texts().into_iter().skip(1).filter(|text| !text.starts_with("escape=")).collect();
             shared.formats.insert(statement.argument(0).to_owned(), parts.concat());
         }
+        "upstream" => upstream(statement, shared, ledger),
         "limit_req_zone" => limit_zone(statement, shared, ledger),
         "limit_conn_zone" => ledger.keep(statement),
         "set_real_ip_from" => match network(statement.argument(0)) {
@@ -70,6 +71,36 @@ pub(super) fn shared(statement: &Statement, shared: &mut Shared, model: &mut Mod
         }
         _ => {}
     }
+}
+
+/// `upstream NAME { server ADDRESS weight=2; }`.
+fn upstream(statement: &Statement, shared: &mut Shared, ledger: &mut Ledger) {
+    ledger.keep(statement);
+    let mut servers = Vec::new();
+    for nested in statement.nested() {
+        match nested.name() {
+            "server" => {
+                ledger.keep(nested);
+                let options = nested.texts();
+                let weight = options.iter().find_map(|text| text.strip_prefix("weight=")?.parse().ok()).unwrap_or(1);
+                if options.contains(&"down") {
+                    continue;
+                }
+                if options.contains(&"backup") {
+                    let reason = "a server of a list has its share of the requests";
+                    ledger.differ(nested, reason, "remove it, if it must not answer unless the others are down");
+                }
+                servers.push((nested.argument(0).to_owned(), weight.clamp(1, 1_000)));
+            }
+            "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" => ledger.keep(nested),
+            "least_conn" | "ip_hash" | "hash" | "random" => {
+                let reason = "requests are distributed by weight";
+                ledger.differ(nested, reason, "write one server, if each client needs the same one");
+            }
+            _ => ledger.miss(nested, "a list of servers has addresses and weights", "nothing is needed in most cases"),
+        }
+    }
+    shared.upstreams.insert(statement.argument(0).to_owned(), servers);
 }
 
 /// `limit_req_zone $binary_remote_addr zone=NAME:SIZE rate=10r/s`.
@@ -141,6 +172,19 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
         total = total.checked_add(digits.parse().ok()?)?;
     }
     (!text.is_empty()).then_some(total)
+}
+
+/// A size such as `64m` in the form of the configuration; `None` for no limit.
+pub(super) fn size(text: &str) -> Option<String> {
+    let (digits, unit) = text.split_at(text.find(|next: char| !next.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = digits.parse().ok().filter(|number| (1..=1_024).contains(number) || unit.is_empty())?;
+    match unit {
+        "" if number > 0 && number <= 1 << 30 => Some(format!("{number}B")),
+        "k" | "K" => Some(format!("{number}KiB")),
+        "m" | "M" => Some(format!("{number}MiB")),
+        "g" | "G" => Some(format!("{number}GiB")),
+        _ => None,
+    }
 }
 
 /// `Strict-Transport-Security` as a table of `hsts`; `None` if it is not one.

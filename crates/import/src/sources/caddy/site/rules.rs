@@ -143,14 +143,6 @@ impl<'s> Reader<'s, '_> {
         };
         let status: u16 = texts.iter().rev().find_map(|text| text.parse().ok()).unwrap_or(default);
         self.ledger.keep_all(statement);
-        if !matches!(status, 403 | 404 | 410 | 451 | 503 | 400 | 401 | 405) {
-            let reason = format!("a rule cannot answer with status {status} and a text");
-            return self.ledger.miss(
-                statement,
-                reason,
-                "put the text into a file; a rewrite serves it at another path",
-            );
-        }
         if let Some((is_not, networks)) = &matcher.networks {
             match is_not {
                 true => self.collected.restrict(&matcher.place, Some(networks), &[]),
@@ -158,16 +150,22 @@ impl<'s> Reader<'s, '_> {
             }
             return;
         }
-        let known = if matches!(status, 400 | 401 | 405) { 403 } else { status };
-        if known != status || statement.name() == "abort" {
-            self.ledger.differ(statement, "the answer has status 403", "nothing is needed");
+        let text = texts.iter().find(|text| text.parse::<u16>().is_err()).copied().unwrap_or("");
+        let is_rule = matches!(status, 403 | 404 | 410 | 451 | 503) && (text.is_empty() || !matcher.hosts.is_empty());
+        if statement.name() == "abort" {
+            self.ledger.differ(statement, "the connection is not closed: the status is 403", "nothing is needed");
         }
-        if matcher.hosts.is_empty() {
-            return self.collected.answer(statement, &matcher.place, None, known, None);
-        }
-        for host in &matcher.hosts {
-            let rule = RedirectRule { from: format!("https://{host}/*"), to: None, status: known, force: None };
-            self.collected.redirect(Order::Exact, rule, statement);
+        match (is_rule, &matcher.hosts[..]) {
+            (true, []) => self.collected.answer(statement, &matcher.place, None, status, None),
+            (false, []) if statement.name() == "respond" => self.respond_with(statement, &matcher.place, status, text),
+            (false, []) => self.respond_with(statement, &matcher.place, status, ""),
+            (true, hosts) => {
+                for host in hosts {
+                    let rule = RedirectRule { from: format!("https://{host}/*"), to: None, status, force: None };
+                    self.collected.redirect(Order::Exact, rule, statement);
+                }
+            }
+            (false, _) => self.ledger.miss(statement, "a fixed response is for paths", "write a site for each host"),
         }
     }
 
