@@ -168,9 +168,10 @@ impl<'a> ConfigReader<'a> {
         if !errors.is_empty() {
             return None;
         }
-        let mut root = root.into_inner();
+        let (mut root, problem_count) = (root.into_inner(), self.problem_count());
         self.substitute_in_table(&mut root, start);
-        Some(root)
+        // What follows from a missing value is not reported as well.
+        (self.problem_count() == problem_count).then_some(root)
     }
 
     /// Replaces the variables of the environment in all strings of a table.
