@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 /// Translate the configuration of nginx, Caddy, BIND, NSD or Knot DNS
 ///
-/// Reads the files and those that they include, and writes a configuration of Sanderling, and a report of what it cannot
-/// express: each statement with its place, the reason, and the nearest way. The other server is not changed.
+/// Reads the files and those that they include, and writes a configuration of Sanderling, and a report of what it
+/// cannot express: each statement with its place, the reason, and the nearest way. The other server is not changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling import nginx /etc/nginx/nginx.conf --out sanderling.toml

@@ -149,7 +149,7 @@ impl<'s> Reader<'s, '_> {
             }
             (false, Some(_)) if is_usual => {}
             (false, None) if option.arguments.len() == 2 => {
-                application.add_entry(key, plain, environment(value).into())
+                application.add_entry(key, plain, environment(value).into());
             }
             _ => {
                 let reason = "a field for an application has a fixed value";

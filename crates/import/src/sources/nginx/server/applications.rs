@@ -22,6 +22,9 @@ const USUAL_FIELDS: [&str; 11] = [
     "accept-encoding",
 ];
 
+/// Keys of a route.
+type Keys = Vec<(&'static str, Value)>;
+
 impl<'s> Reader<'s, '_> {
     /// The paths of a place are answered by an application; with `files_first` only those without a file. Files of
     /// paths whose application cannot be expressed, such as its sources, must not be sent instead.
@@ -56,7 +59,7 @@ impl<'s> Reader<'s, '_> {
         statement: &'s Statement,
         place: &Place,
         application: Application,
-        mut more: Vec<(&'static str, Value)>,
+        mut more: Keys,
         files_first: bool,
     ) {
         let is_php = statement.name() == "fastcgi_pass" && place.patterns.iter().all(|it| it.text.ends_with(".php"));
@@ -86,7 +89,7 @@ impl<'s> Reader<'s, '_> {
         statement: &'s Statement,
         block: &[&'s Statement],
         place: &Place,
-    ) -> Result<(Application, Vec<(&'static str, Value)>), String> {
+    ) -> Result<(Application, Keys), String> {
         let protocol = match statement.name() {
             "proxy_pass" => Protocol::Http,
             "fastcgi_pass" => Protocol::FastCgi,
@@ -167,7 +170,7 @@ impl<'s> Reader<'s, '_> {
             }
             "proxy_read_timeout" | "fastcgi_read_timeout" => self.time(statement, "timeout", 86_400, application),
             "proxy_connect_timeout" | "fastcgi_connect_timeout" => {
-                self.time(statement, "connect_timeout", 600, application)
+                self.time(statement, "connect_timeout", 600, application);
             }
             "proxy_send_timeout" | "fastcgi_send_timeout" => self.ledger.keep(statement),
             "client_max_body_size" => {
