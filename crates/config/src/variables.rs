@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The text with the value of each `${NAME}`, whose name consists of capital letters, digits and underscores; `$${NAME}`
-/// stands for `${NAME}` itself. Others, such as `${status}` in the format of a log, stay as they are.
+/// The text with the value of each `${NAME}`, whose name consists of capital letters, digits and underscores;
+/// `$${NAME}` stands for `${NAME}` itself. Others, such as `${status}` in the format of a log, stay as they are.
 ///
 /// # Errors
 /// The name of a variable that `value_of` does not know.

@@ -1,7 +1,7 @@
 //! Routes to applications: the addresses and times of reverse proxies, as the configuration writes them.
 
-use crate::collected::Place;
 use crate::model::{Domain, Route};
+use crate::place::Place;
 use crate::toml_text::Value;
 use std::net::{IpAddr, SocketAddr};
 

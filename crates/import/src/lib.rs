@@ -6,10 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod sources;
-mod backends;
 mod collected;
 mod zone_rules;
 mod http_sites;
+mod backends;
+mod place;
 mod writer;
 mod rules;
 mod model;

@@ -126,11 +126,6 @@ fn main(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
                     .map(|count| ("workers", Value::Number(count))),
             );
         }
-        ("worker_connections", count) => {
-            let limit = count.parse().ok().filter(|count| (1..=1_000_000).contains(count));
-            ledger.keep(statement);
-            model.limits.extend(limit.map(|count| ("http_connections_max", Value::Number(count))));
-        }
         _ => ledger.miss(statement, "the directive has no effect here", "move it into `http` or `server`"),
     }
 }

@@ -283,7 +283,7 @@ fn application_of_a_single_page_is_that_of_caddy() {
     let application = format!("http://127.0.0.1:{} {{\n\tbind 127.0.0.1\n\trespond \"{{uri}}\"\n}}\n", backend.port());
     let site = format!(
         "http://a.example:{} {{\n\tbind 127.0.0.1\n\thandle_path /api/* {{\n\t\treverse_proxy {backend}\n\t}}\n\
-         \t@office not remote_ip 192.0.2.0/24\n\trespond /admin/* 403\n\
+         \thandle /admin/* {{\n\t\trespond 403\n\t}}\n\
          \thandle {{\n\t\troot * {root}\n\t\ttry_files {{path}} /index.html\n\t\tfile_server\n\t}}\n}}\n",
         theirs.port()
     );
@@ -354,7 +354,8 @@ fn zone_and_its_transfers_are_those_of_bind() {
         format!(
             "acl here {{ 127.0.0.1; }};\n\
              options {{ directory \"{home}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; recursion no;\n\
-             pid-file \"{home}/pid\"; session-keyfile \"{home}/session\"; empty-zones-enable no; dnssec-validation no; }};\n\
+             pid-file \"{home}/pid\"; session-keyfile \"{home}/session\"; empty-zones-enable no; dnssec-validation no;\n\
+             minimal-responses yes; }};\n\
              controls {{ }};\n\
              zone \"example.com\" {{ type primary; file \"example.com.zone\"; allow-transfer {{ here; }}; }};\n"
         )
@@ -389,7 +390,7 @@ fn zone_is_that_of_nsd() {
         format!(
             "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
              zonelistfile: \"{home}/zone.list\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
-             pidfile: \"{home}/pid\"\n server-count: 1\nremote-control:\n control-enable: no\n\
+             pidfile: \"{home}/pid\"\n server-count: 1\n minimal-responses: yes\nremote-control:\n control-enable: no\n\
              pattern:\n name: local\n provide-xfr: 127.0.0.1 NOKEY\n\
              zone:\n name: example.com\n zonefile: \"%s.zone\"\n include-pattern: local\n"
         )

@@ -1,8 +1,8 @@
 //! Matchers of Caddy: `*`, `/path*` and `@name`.
 
-use crate::collected::{Order, Place};
 use crate::http_sites::host;
 use crate::networks::network;
+use crate::place::{Order, Place};
 use crate::regex;
 use crate::syntax::Statement;
 

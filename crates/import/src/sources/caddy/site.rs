@@ -7,10 +7,11 @@ mod log;
 use super::matcher::{Matcher, is_matcher, named, paths};
 use super::placeholders::environment;
 use super::{Options, TABLE, tls};
-use crate::collected::{Collected, Place};
+use crate::collected::Collected;
 use crate::http_sites::{Redirect, Server, host};
 use crate::ledger::Ledger;
 use crate::model::{Certificates, Domain, Listeners, Model};
+use crate::place::{Order, Place};
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
@@ -24,8 +25,9 @@ struct Reader<'s, 'm> {
     collected: Collected<'s>,
     /// The matchers with a name.
     named: Vec<&'s Statement>,
-    /// Whether a block serves files.
+    /// Whether a block serves files, and one passes requests on to PHP.
     has_files: bool,
+    has_php: bool,
     /// Blocks for some hosts, each of which is a site.
     parts: Vec<(Vec<String>, &'s Statement)>,
 }
@@ -68,8 +70,16 @@ pub(super) fn read<'s>(
     let (mut servers, mut blocks) = (Vec::new(), vec![(server, statement)]);
     while let Some((server, statement)) = blocks.pop() {
         let collected = Collected::default();
-        let mut reader =
-            Reader { server, model, ledger, collected, named: named.clone(), has_files: false, parts: Vec::new() };
+        let mut reader = Reader {
+            server,
+            model,
+            ledger,
+            collected,
+            named: named.clone(),
+            has_files: false,
+            has_php: false,
+            parts: Vec::new(),
+        };
         reader.read(statement.block());
         let certificates = reader.server.domain.certificates.clone();
         for (hosts, statement) in std::mem::take(&mut reader.parts) {
@@ -173,6 +183,7 @@ impl<'s> Reader<'s, '_> {
         let whole = Place::whole();
         self.server.domain.site = document_root(statements);
         self.has_files = statements.iter().any(has_files);
+        self.has_php = statements.iter().any(|it| it.name() == "php_fastcgi");
         self.block(statements, &whole, false);
     }
 
@@ -259,17 +270,28 @@ impl<'s> Reader<'s, '_> {
                         self.server.domain.set("index", Value::texts(option.texts()));
                     }
                 }
-                "hide" => {
-                    let is_hidden = |text: &str| text.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
-                    if option.texts().into_iter().all(is_hidden) {
-                        self.ledger.keep(option);
-                    } else {
-                        let reason = "only names with a leading dot and backups are hidden";
-                        self.ledger.miss(option, reason, "add rules with `status = 404` for the paths");
-                    }
-                }
+                "hide" => self.hide(option),
                 "precompressed" | "disable_canonical_uris" | "pass_thru" => self.ledger.keep(option),
                 _ => self.ledger.miss(option, "files are sent with their own status", "write a rule with a status"),
+            }
+        }
+    }
+
+    /// `hide .git *.secret`: names with a leading dot and backups are hidden anyway.
+    fn hide(&mut self, option: &'s Statement) {
+        self.ledger.keep(option);
+        for text in option.texts() {
+            let name = text.rsplit('/').next().unwrap_or(text);
+            match name.strip_prefix('*') {
+                _ if name.starts_with('.') => {}
+                Some(end) if !end.is_empty() && !end.contains('*') => {
+                    let place = Place::of(format!("/*{end}"), Order::Exact);
+                    self.collected.answer(option, &place, None, 404, None);
+                }
+                _ => {
+                    let reason = format!("a rule has no pattern for `{text}`, so the files are NOT hidden");
+                    self.ledger.miss(option, reason, "add rules with `status = 404` for the paths");
+                }
             }
         }
     }
@@ -320,7 +342,7 @@ impl<'s> Reader<'s, '_> {
             }
             Some(page) if page.starts_with('/') && !page.contains('{') => {
                 self.ledger.keep_all(statement);
-                let place = Place { order: crate::collected::Order::Missing, ..Place::whole() };
+                let place = Place { order: Order::Missing, ..Place::whole() };
                 self.collected.answer(statement, &place, Some(page), 404, None);
             }
             _ => self.ledger.miss(statement, "an error has a file of the site as its page", "put it into /404.html"),

@@ -1,6 +1,6 @@
 //! The paths of a `location`, and the order in which nginx selects it.
 
-use crate::collected::{Order, Place};
+use crate::place::{Order, Place};
 use crate::regex;
 use crate::syntax::Statement;
 

@@ -35,7 +35,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "access_log" | "log_format" => Key(&["log.access", "log.format"], "one log for all domains");
     "" "user" => Key(&["user", "group"], "");
     "" "worker_processes" => Key(&["workers"], "");
-    "" "worker_connections" => Key(&["limits.http_connections_max"], "");
+    "" "worker_connections" => Default("10,000 connections of all workers; `http_connections_max` changes it");
     "" "keepalive_timeout" => Key(&["limits.http_idle_timeout"], "");
     "" "limit_req_zone" | "limit_req" => Key(&["limits.http_requests_per_second_max", "limits.http_requests_at_once_max"],
         "for a whole server; there is one rate for all paths");

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::backends::{self, Application, Protocol, add_routes, address};
-use crate::collected::{Order, Place};
+use crate::place::{Order, Place};
 use crate::sources::caddy::matcher::Matcher;
 use crate::sources::caddy::placeholders::{environment, placeholder};
 use crate::sources::named::seconds;

@@ -1,9 +1,9 @@
 //! Redirects, rewrites, errors, fields and passwords of a site of Caddy.
 
 use super::{Reader, set_redirect};
-use crate::collected::{Order, Place, whole_path};
 use crate::http_sites::{Redirect, Target};
 use crate::model::RedirectRule;
+use crate::place::{Order, Place, whole_path};
 use crate::regex::PathPattern;
 use crate::sources::caddy::placeholders::{destination, environment, placeholder};
 use crate::sources::nginx::values::hsts;
@@ -116,6 +116,8 @@ impl<'s> Reader<'s, '_> {
         }
         match *last {
             "" | "=404" => {}
+            // `php_fastcgi` does this itself.
+            file if file.contains(".php") && self.has_php => {}
             file if file.contains(".php") => {
                 self.ledger.miss(
                     statement,

@@ -1,9 +1,9 @@
 //! Passwords, addresses and certificates of a server of nginx.
 
 use super::Reader;
-use crate::collected::Place;
 use crate::model::Certificates;
 use crate::networks::network;
+use crate::place::Place;
 use crate::syntax::Statement;
 
 impl<'s> Reader<'s, '_> {

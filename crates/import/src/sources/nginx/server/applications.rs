@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::backends::{self, Application, Protocol, add_routes, address};
-use crate::collected::{Order, Place};
+use crate::place::{Order, Place};
 use crate::sources::nginx::values::{seconds, size, variables};
 use crate::syntax::Statement;
 use crate::toml_text::Value;

@@ -1,7 +1,7 @@
 //! The files of a server of nginx: document root, index, `try_files`, media types.
 
 use super::Reader;
-use crate::collected::Place;
+use crate::place::Place;
 use crate::syntax::Statement;
 use crate::toml_text::Value;
 

@@ -1,7 +1,7 @@
 //! Logs and limits, which all servers of nginx share here.
 
 use super::Reader;
-use crate::collected::Place;
+use crate::place::Place;
 use crate::sources::nginx::values::{log_format, seconds};
 use crate::syntax::Statement;
 use crate::toml_text::Value;

@@ -2,9 +2,9 @@
 
 use super::{Reader, is_https_of_same_host};
 use crate::backends;
-use crate::collected::{Order, Place, whole_path};
 use crate::http_sites::{Redirect, Target};
 use crate::model::RedirectRule;
+use crate::place::{Order, Place, whole_path};
 use crate::regex::{self, PathPattern};
 use crate::sources::nginx::conditions::{Condition, condition};
 use crate::sources::nginx::values::{destination, variables};
