@@ -412,6 +412,9 @@ mod tests {
         check(&sites(DefaultSite::EveryHost(0)), "evil.example", Some(7));
         check(&sites(DefaultSite::EveryHost(0)), "127.0.0.1", Some(7));
         check(&sites(DefaultSite::EveryHost(0)), "example.org", Some(8));
+        let is_any = |default: DefaultSite, host: &str| sites(default).is_any_host(host.as_bytes());
+        assert!(is_any(DefaultSite::EveryHost(0), "evil.example") && !is_any(DefaultSite::EveryHost(0), "example.org"));
+        assert!(!is_any(DefaultSite::Addresses(0), "evil.example"));
         check(&sites(DefaultSite::None), "127.0.0.1", None);
     }
 }
