@@ -216,8 +216,10 @@ impl BackendConnection {
 
     /// The response is complete. If the request is not, its rest can no longer be sent on this connection.
     fn completed(&self, state: &CallState) -> Progress {
+        // What is still to be received belongs to no request: bytes, or the end, which is not reported again.
+        let is_clean = state.request.is_sent() && !self.transport.is_readable();
         match &self.state {
-            State::Content { persists: true, .. } if state.request.is_sent() => Progress::Free,
+            State::Content { persists: true, .. } if is_clean => Progress::Free,
             _ => Progress::Over,
         }
     }

@@ -380,6 +380,19 @@ fn stale_connection_is_replaced_without_an_error() {
 }
 
 #[test]
+fn connection_that_ends_with_its_response_is_not_used_again() {
+    simulate_backend(|simulation| {
+        let client = simulation.request(GET);
+        simulation.send_by_backend(0, OK);
+        simulation.close_by_backend(0);
+        assert_eq!(status(&simulation.response(client)), "200");
+        simulation.send(client, POST.as_bytes());
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.backend_count(), 2);
+    });
+}
+
+#[test]
 fn request_that_may_have_been_carried_out_is_not_repeated() {
     simulate_backend(|simulation| {
         let client = simulation.request(POST);
