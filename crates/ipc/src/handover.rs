@@ -101,6 +101,8 @@ pub struct Descriptors {
     pub connections: Vec<OwnedFd>,
     /// The clients that wait for the end of their commands.
     pub clients: Vec<(PendingCommand, OwnedFd)>,
+    /// The connection to an application.
+    pub backend: Option<OwnedFd>,
     /// The client that gets the answer to the command.
     pub requester: Option<OwnedFd>,
 }
@@ -133,6 +135,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Process(info) => self.processes.push((info, descriptor)),
                 FdKind::Connection => self.connections.push(descriptor),
                 FdKind::Client(pending) => self.clients.push((pending, descriptor)),
+                FdKind::Backend => self.backend = Some(descriptor),
                 FdKind::Requester => self.requester = Some(descriptor),
             }
         }

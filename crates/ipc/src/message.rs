@@ -118,6 +118,14 @@ pub enum Command {
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with the command ([`FdKind::ServedCertificates`]) are in service now. To the agent.
     CertificatesServed,
+    /// The server process is connected to the application that it has asked for, by the descriptor that comes with the
+    /// command ([`FdKind::Backend`]), or it is not.
+    BackendConnected {
+        /// As of [`Event::BackendWanted`].
+        request: u32,
+        /// Why it is not (errno(3)).
+        errno: Option<i32>,
+    },
     /// A primary has sent NOTIFY. To the agent.
     ZoneNotified(ZoneNotify),
     /// Report the status.
@@ -350,6 +358,13 @@ pub enum Event {
     /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes
     /// are made with no other ones. Only of domains from which records are derived.
     CertificatesServed,
+    /// The server process wants to be connected to an application: the answer is [`Command::BackendConnected`].
+    BackendWanted {
+        /// A number for the answer.
+        request: u32,
+        /// The path of its UNIX socket, which the configuration of the process has.
+        path: String,
+    },
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
     /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the
@@ -445,6 +460,8 @@ pub enum FdKind {
     ServedCertificates,
     /// Where the lines of a log go; the configuration says whether it is a file or a socket.
     Log(LogKind),
+    /// A connection to an application.
+    Backend,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -617,6 +634,22 @@ pub(crate) mod tests {
     use proptest::prelude::*;
     use sanderling_config::Service;
 
+    /// The commands for keys and signatures.
+    fn key_commands() -> Vec<Command> {
+        let zone = || "example.com".to_owned();
+        vec![
+            Command::HoldKeys { number: 1 },
+            Command::RetainKeys,
+            Command::ServeKeys,
+            Command::ServeZoneKeys,
+            Command::UseKeeper,
+            Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
+            Command::Dnssec(DnssecCommand::Status { zone: zone() }),
+            Command::Dnssec(DnssecCommand::NewKeys { zone: zone() }),
+            Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk, is_compromised: true }),
+        ]
+    }
+
     /// Every message.
     pub(crate) fn messages() -> Vec<Message> {
         let text = || Text::new("line\n");
@@ -657,23 +690,13 @@ pub(crate) mod tests {
                 alias_targets: vec![zone()],
             }),
             Command::ZoneNotified(notify()),
+            Command::BackendConnected { request: u32::MAX, errno: Some(13) },
             Command::CertificatesServed,
             Command::StoreUpdates(made.clone()),
             Command::UpdatesStored(outcome.clone()),
         ];
-        let of_keeper = [
-            Command::HoldKeys { number: 1 },
-            Command::RetainKeys,
-            Command::ServeKeys,
-            Command::ServeZoneKeys,
-            Command::UseKeeper,
-            Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
-            Command::Dnssec(DnssecCommand::Status { zone: zone() }),
-            Command::Dnssec(DnssecCommand::NewKeys { zone: zone() }),
-            Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk, is_compromised: true }),
-        ];
         let commands =
-            of_agent.into_iter().chain(of_keeper).chain(updates).chain(others).chain(formats).chain(of_zones);
+            of_agent.into_iter().chain(key_commands()).chain(updates).chain(others).chain(formats).chain(of_zones);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -697,6 +720,7 @@ pub(crate) mod tests {
             Event::CertificatesServed,
             Event::ZoneStored { zone: zone(), is_forced: true },
             Event::ZoneNotified(notify()),
+            Event::BackendWanted { request: u32::MAX, path: "/run/app.sock".to_owned() },
             Event::ZoneServed(ServedZone {
                 name: zone(),
                 serial: None,
@@ -753,6 +777,7 @@ pub(crate) mod tests {
             FdKind::Log(LogKind::Access),
             FdKind::Log(LogKind::Queries),
             FdKind::Log(LogKind::Dnstap),
+            FdKind::Backend,
             FdKind::ControlSocket,
             FdKind::Process(process),
             FdKind::Requester,
@@ -784,7 +809,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 32, 35, 25], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 33, 36, 26], "{inner:?}");
     }
 
     #[test]

@@ -9,6 +9,16 @@ pub fn with_context(call: &str, object: impl std::fmt::Display, error: &io::Erro
     io::Error::new(error.kind(), format!("{call}(\"{object}\") failed: {error}"))
 }
 
+/// The number of `error` for another process (errno(3)), which makes an error of it by
+/// [`io::Error::from_raw_os_error`]: that of the call, of a denial or of a full queue; `EIO` for any other one.
+pub fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::WouldBlock => libc::EAGAIN,
+        _ => libc::EIO,
+    })
+}
+
 /// The class of an error of a call that opens or accepts something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {

@@ -46,14 +46,16 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the
 /// processes that it is passed to. `WouldBlock` means that the backlog of the listener is full.
+///
+/// # Errors
+/// The bare error of socket(2) or connect(2).
 pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    let address = SocketAddrUnix::new(path)?;
     count(Syscall::Socket);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
-        .map_err(|errno| with_context("socket", "SOCK_STREAM", &errno.into()))?;
+    let socket = socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)?;
     count(Syscall::Connect);
-    connect(&socket, &address).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    connect(&socket, &address)?;
     Ok(socket)
 }
 

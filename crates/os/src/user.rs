@@ -99,6 +99,33 @@ impl User {
         )))
     }
 
+    /// Makes `call` with the rights of this user to files, and with no other ones (setfsuid(2)), on a thread of root:
+    /// which file a path leads to, and whether it may be used, is decided as for a process of this user. The thread can
+    /// be neither signalled nor read by the user meanwhile. The kernel makes no core dumps of the process from then on
+    /// (`PR_SET_DUMPABLE`, prctl(2)).
+    ///
+    /// # Errors
+    /// The thread may not change its groups; the call was not made.
+    ///
+    /// # Panics
+    /// The kernel does not give the thread its own rights back.
+    pub fn with_file_rights<T>(&self, call: impl FnOnce() -> T) -> io::Result<T> {
+        let own_groups = rustix::process::getgroups()?;
+        let groups: Vec<rustix::process::Gid> = self.gids.iter().copied().map(rustix::process::Gid::from_raw).collect();
+        rustix::thread::set_thread_groups(&groups)?;
+        let own = (unistd::geteuid(), unistd::getegid());
+        // These calls have no error: each returns the previous ID.
+        unistd::setfsgid(Gid::from_raw(self.gid));
+        unistd::setfsuid(Uid::from_raw(self.uid));
+        let has_rights = unistd::setfsuid(Uid::from_raw(u32::MAX)).as_raw() == self.uid;
+        let result = has_rights.then(call);
+        unistd::setfsuid(own.0);
+        unistd::setfsgid(own.1);
+        rustix::thread::set_thread_groups(&own_groups).expect("they were set before");
+        assert_eq!(unistd::setfsuid(Uid::from_raw(u32::MAX)), own.0, "the rights of this thread are as before");
+        result.ok_or_else(|| io::Error::from(io::ErrorKind::PermissionDenied))
+    }
+
     /// Groups first, since only root may change them; the user ID last.
     fn set_ids(&self) -> io::Result<()> {
         let groups: Vec<Gid> = self.gids.iter().map(|&gid| Gid::from_raw(gid)).collect();

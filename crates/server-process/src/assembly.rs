@@ -11,7 +11,7 @@ use sanderling_config::Config;
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::Challenge;
 use sanderling_os::event_fd::EventFd;
-use sanderling_server::{NotifyInbox, OutgoingTransfers, Snapshot, UpdateInbox};
+use sanderling_server::{NotifyInbox, OutgoingTransfers, Snapshot, UnixConnector, UpdateInbox};
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(crate) struct Assembly {
     /// snapshot has its policies from the first query on.
     pub(crate) notifies: Arc<NotifyInbox>,
     pub(crate) updates: Arc<UpdateInbox>,
+    /// The connections to applications that the serving threads want.
+    pub(crate) unix_connector: Arc<UnixConnector>,
 }
 
 impl Assembly {
@@ -40,6 +42,7 @@ impl Assembly {
             outgoing_transfers: Arc::new(OutgoingTransfers::new(limits.dns_transfers_max)),
             notifies: Arc::new(NotifyInbox::new(Arc::clone(&wakeup))),
             updates: Arc::new(UpdateInbox::new(Arc::clone(&wakeup), count_max, signatures_max)),
+            unix_connector: Arc::new(UnixConnector::new(Arc::clone(&wakeup))),
             wakeup,
         })
     }
@@ -52,6 +55,7 @@ impl Assembly {
         snapshot.transfers = transfer_policy(config, &self.outgoing_transfers);
         snapshot.notify = notify_policy(config, &self.notifies);
         snapshot.updates = update_policy(config, &self.updates);
+        snapshot.unix_connector = Some(Arc::clone(&self.unix_connector));
         set_logs(config, snapshot);
         set_client_policies(config, snapshot);
     }

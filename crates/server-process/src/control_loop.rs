@@ -2,6 +2,7 @@
 //! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It
 //! serves no other client of the network.
 
+mod backend_connections;
 mod config_reload;
 mod derived_zones;
 mod served_zones;
@@ -210,20 +211,25 @@ impl<'s> ControlLoop<'s> {
             log_error("this server process has failed; finishing requests in progress, then exiting");
             self.send(Event::Failed);
         }
-        self.run_until_updates_are_answered(signals);
+        self.run_until_clients_are_served(signals);
         self.end_updates();
+        self.fail_backends();
         [self.state.supervisor, self.state.stop_client]
     }
 
     /// Continues with dynamic updates until the last one is answered. Those of a process that is replaced are not to
-    /// fail for that. Each has its own time limit. A client that is connected may still send one.
-    fn run_until_updates_are_answered(&mut self, signals: &Signals) {
-        while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
+    /// fail for that. Each has its own time limit. A client that is connected may still send one. Continues also with
+    /// connections to applications, which requests in progress may want.
+    fn run_until_clients_are_served(&mut self, signals: &Signals) {
+        let is_stopping = |this: &Self| this.ordered_end == Some(DrainMode::Stopping);
+        let start = Instant::now();
+        while !is_stopping(self) && self.may_have_updates() || self.may_want_backends(start.elapsed()) {
             self.wait_and_log_error(signals);
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
             self.handle_updates();
+            self.request_backends();
             self.flush();
         }
     }
@@ -243,6 +249,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_loaded();
             self.handle_changed_sites();
             self.handle_updates();
+            self.request_backends();
             self.forward_notifies();
             if self.state.supervisor.is_none() {
                 self.handle_clients();
@@ -333,6 +340,7 @@ impl<'s> ControlLoop<'s> {
                 self.store_updates_again();
             }
             Command::UpdatesStored(outcome) => self.on_updates_stored(&outcome),
+            Command::BackendConnected { request, errno } => self.on_backend_connected(request, errno, descriptors),
             Command::ZoneServed(zone) => self.on_served_by_next(&[zone]),
             Command::ZonesServed => {
                 let zones = descriptors.into_iter().next().map(|(_, zones)| served_zones_from_memfd(zones));

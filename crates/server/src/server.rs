@@ -316,6 +316,16 @@ impl Server {
         self.wake_all();
     }
 
+    /// Wakes a worker, for which there is a connection to an application ([`crate::UnixConnector`]).
+    pub fn wake_worker(&self, index: usize) {
+        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let inboxes = wakers.iter().filter_map(|waker| match waker {
+            ThreadWaker::Worker(inbox) => Some(inbox),
+            ThreadWaker::Datagrams(_) => None,
+        });
+        inboxes.skip(index).take(1).for_each(|inbox| inbox.wake());
+    }
+
     fn wake_all(&self) {
         for waker in &*self.wakers.lock().unwrap_or_else(PoisonError::into_inner) {
             match waker {

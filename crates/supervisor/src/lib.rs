@@ -7,6 +7,7 @@
 
 mod supervisor;
 mod process;
+mod unix_backends;
 mod child;
 mod start_states;
 mod started_with;

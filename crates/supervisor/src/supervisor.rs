@@ -402,6 +402,7 @@ impl Supervisor {
                 | Command::StoreJournals
                 | Command::StoreUpdates(_)
                 | Command::UpdatesStored(_)
+                | Command::BackendConnected { .. }
                 | Command::CertificatesServed
                 | Command::ZoneServed(_)
                 | Command::HoldKeys { .. }

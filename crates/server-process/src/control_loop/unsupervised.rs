@@ -61,6 +61,7 @@ impl ControlLoop<'_> {
             | Command::StoreJournals
             | Command::StoreUpdates(_)
             | Command::UpdatesStored(_)
+            | Command::BackendConnected { .. }
             | Command::CertificatesServed
             | Command::ZoneServed(_)
             | Command::ZoneNotified(_)

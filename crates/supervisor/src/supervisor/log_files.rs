@@ -9,12 +9,13 @@ use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, Rotatio
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::error::with_context;
 use sanderling_os::log_directory::LogDirectory;
-use sanderling_os::socket::connect_to_path;
+use sanderling_os::socket;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -85,6 +86,11 @@ impl LogFiles {
     pub(super) fn descriptors(&mut self, config: &Config) -> IncomingFds {
         self.0.iter_mut().filter_map(|log_file| log_file.descriptor(config)).collect()
     }
+}
+
+/// As [`socket::connect_to_path`], with an error for the operator.
+fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
+    socket::connect_to_path(path).map_err(|error| with_context("connect", path.display(), &error))
 }
 
 impl LogFile {

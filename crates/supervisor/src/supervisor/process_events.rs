@@ -13,6 +13,7 @@ use sanderling_os::process::ExitStatus;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Bytes of all segments of kept zones without the texts: their indexes.
@@ -119,6 +120,7 @@ impl Supervisor {
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
                 process.end_for("it has sent what only the keeper sends");
             }
+            Event::BackendWanted { request, path } => process.connect_backend(request, Path::new(&path)),
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),

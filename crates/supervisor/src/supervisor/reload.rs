@@ -3,6 +3,7 @@
 use super::{ActiveConfig, QueuedRequest, Replacement, Requester, Supervisor, Task};
 use crate::program::RUNNING;
 use crate::start_states::StartReason;
+use crate::unix_backends::UnixBackends;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::shared_user_problem;
@@ -150,6 +151,9 @@ impl Supervisor {
 
     pub(super) fn on_reloaded(&mut self, generation: u64, changes: &str, problem_count: usize) {
         if let Some((requester, next, forced_zones)) = self.take_reload(generation) {
+            for process in self.processes.iter_mut().filter(|process| process.generation() == generation) {
+                process.role.backends = UnixBackends::new(&next.config);
+            }
             self.activate(next, requester);
             let message = format!("reloaded; no connection was closed\n{changes}");
             self.finish_reload(requester, &message, problem_count, forced_zones);

@@ -108,7 +108,12 @@ impl Supervisor {
         }
         let arguments = self.arguments("internal-server-process", state.as_deref(), options);
         let generation = self.last_generation.saturating_add(1);
-        self.processes.push(Child::start(program, &arguments, descriptors, ServerProcess::new(generation))?);
+        self.processes.push(Child::start(
+            program,
+            &arguments,
+            descriptors,
+            ServerProcess::new(generation, &next.config),
+        )?);
         self.last_generation = generation;
         let deadline = Instant::now() + next.start_timeout();
         let (reason, state) = (start_reason, StartState::Pending);

@@ -256,12 +256,13 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
     // With its configuration the sockets keep the configured addresses, port 0 among them.
     let text = descriptors.configuration.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
-    if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
-        listeners = listeners.with_configured_addresses(&config);
+    let config = text.and_then(|text| source.parse(&text).ok());
+    if let Some(config) = &config {
+        listeners = listeners.with_configured_addresses(config);
     }
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
-    let processes = vec![Process::adopted(info, handle, connection)];
+    let processes = vec![Process::adopted(info, handle, connection, &config.unwrap_or_default())];
     let Descriptors { zones: kept_zones, shared_keys, kept_certificates, .. } = descriptors;
     Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, kept_certificates })
 }
@@ -292,16 +293,16 @@ fn resume(
     if processes.len() != connections.len() {
         return Err(io::Error::other("inherited a connection without its process"));
     }
-    let adopt = |((info, pidfd), connection): ((ProcessInfo, OwnedFd), OwnedFd)| {
-        let handle = ProcessHandle::from_pidfd(info.pid, pidfd);
-        Ok(Process::adopted(info, handle, Connection::from_fd(connection)?))
-    };
-    let processes = processes.into_iter().zip(connections).map(adopt).collect::<io::Result<Vec<Process>>>()?;
     let text = configuration.ok_or_else(|| io::Error::other("inherited no configuration"))?;
     let config = source.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
         report(&diagnostics);
         io::Error::other("the inherited configuration has errors")
     })?;
+    let adopt = |((info, pidfd), connection): ((ProcessInfo, OwnedFd), OwnedFd)| {
+        let handle = ProcessHandle::from_pidfd(info.pid, pidfd);
+        Ok(Process::adopted(info, handle, Connection::from_fd(connection)?, &config))
+    };
+    let processes = processes.into_iter().zip(connections).map(adopt).collect::<io::Result<Vec<Process>>>()?;
     let listeners = Listeners::from_fds(listeners)?.with_configured_addresses(&config);
     listeners.set_http_options();
     let path = control_path(config.control.as_deref());

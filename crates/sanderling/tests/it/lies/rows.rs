@@ -120,6 +120,7 @@ pub(super) const EVENTS: &[Row] = &[
         )],
         &[ServerProcess],
     ),
+    row(r#"{"BackendWanted":{"request":1,"path":"/run/app.sock"}}"#, &[ServerProcess]),
     row(r#"{"ZoneNotified":{"name":"example.com","serial":1,"from":"127.0.0.1"}}"#, &[ServerProcess]),
     with(
         r#"{"ZoneStored":{"zone":"example.com","is_forced":true}}"#,
@@ -165,6 +166,7 @@ pub(super) const COMMANDS: &[&str] = &[
     r#"{"StoreUpdates":{"zone":"example.com","id":{"pid":1,"number":1},"replaces":null}}"#,
     r#"{"UpdatesStored":{"zone":"example.com","id":{"pid":1,"number":1},"result":"Stored"}}"#,
     r#""CertificatesServed""#,
+    r#"{"BackendConnected":{"request":1,"errno":13}}"#,
     r#"{"ZoneNotified":{"name":"example.com","serial":1,"from":"127.0.0.1"}}"#,
     r#"{"Status":"Json"}"#,
     r#"{"Supervision":{"started_at_unix_s":1,"loaded_at_unix_s":1,"processes":[1,1,1],"restarts":1,"reloads":[1,1,1],"cut_off":1}}"#,
