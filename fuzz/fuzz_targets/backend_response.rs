@@ -1,5 +1,5 @@
-//! Any bytes as the response of a backend, or as the output of a script: a prefix of a valid head is incomplete, and the
-//! head for the client is one valid response with the same framing.
+//! Any bytes as the response of a backend, or as the output of a script: a prefix of a valid head is incomplete, and
+//! the head for the client is one valid response with the same framing.
 
 #![no_main]
 
