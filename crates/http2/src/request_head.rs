@@ -189,7 +189,10 @@ impl HeadWriter<'_> {
             (16, b"proxy-connection") | (17, b"transfer-encoding") => return None,
             (2, b"te") if value != b"trailers" => return None,
             (6, b"cookie") => {
-                self.put_cookies(value);
+                // No file depends on them, and browsers send many.
+                if let Cookies::After(end) = self.cookies {
+                    self.put_cookies(end, value);
+                }
                 return Some(());
             }
             (4, b"host") if self.is_authority(value) => return Some(()),
@@ -209,18 +212,18 @@ impl HeadWriter<'_> {
         self.head.extend_from_slice(b"\r\n");
     }
 
-    /// No file depends on cookies, and browsers send many, each as a field. Adjacent ones become one line, as in
-    /// HTTP/1.1 (RFC 9113 §8.2.3).
-    fn put_cookies(&mut self, value: &[u8]) {
-        let Cookies::After(end) = self.cookies else { return };
+    /// Adjacent cookies become one line, as in HTTP/1.1 (RFC 9113 §8.2.3). `end` is the length of the head after the
+    /// last line with cookies.
+    #[inline(never)]
+    fn put_cookies(&mut self, end: Option<usize>, value: &[u8]) {
         if end == Some(self.head.len()) {
             self.head.truncate(self.head.len() - b"\r\n".len());
             self.head.extend_from_slice(b"; ");
-            self.head.extend_from_slice(value);
-            self.head.extend_from_slice(b"\r\n");
         } else {
-            self.put_line_of_field(b"cookie", value);
+            self.head.extend_from_slice(b"cookie: ");
         }
+        self.head.extend_from_slice(value);
+        self.head.extend_from_slice(b"\r\n");
         self.cookies = Cookies::After(Some(self.head.len()));
     }
 
