@@ -11,6 +11,7 @@ use crate::net::call::{Call, CallError, CallHandle, CallRequest, CallResponse, W
 use crate::net::transport::Transport;
 use crate::slab::{Key, Slab};
 use crate::timers::Timers;
+use crate::unix_connector::UnixConnector;
 use crate::waiter::Waiter;
 use connection::{BackendConnection, Progress, Tools};
 use sanderling_os::poll::Readiness;
@@ -41,6 +42,10 @@ pub(crate) struct Backends {
     wakeups: Wakeups,
     /// Connections that are not registered with the poller.
     unregistered: Vec<Key>,
+    /// Makes connections to UNIX sockets for this worker.
+    unix: Option<(Arc<UnixConnector>, usize)>,
+    /// The backend and its server of each such connection that is being made.
+    opening: HashMap<u32, (usize, usize)>,
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
     #[cfg(any(test, feature = "simulation"))]
@@ -85,6 +90,11 @@ pub(crate) struct MemoryBackend {
 }
 
 impl Backends {
+    /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index.
+    pub(crate) fn new(unix: Option<Arc<UnixConnector>>, worker_index: usize) -> Backends {
+        Backends { unix: unix.map(|connector| (connector, worker_index)), ..Backends::default() }
+    }
+
     /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
     pub(crate) fn begin(
         &mut self,
@@ -111,14 +121,15 @@ impl Backends {
         if let Some(key) = group.servers[server].idle.pop() {
             return self.begin_on(key, call, now_ms);
         }
-        match self.connect(&backend.servers[server].address) {
+        match self.connect(&backend.servers[server].address, (group_index, server)) {
             Ok(transport) => {
                 self.groups[group_index].servers[server].open_count += 1;
-                let connection = BackendConnection::new(transport, &backend.protocol, (group_index, server));
-                let key = self.connections.insert(connection);
-                self.unregistered.push(key);
-                self.note_memory(key);
-                self.begin_on(key, call, now_ms);
+                if let Some(transport) = transport {
+                    let key = self.add(transport, (group_index, server));
+                    self.begin_on(key, call, now_ms);
+                } else {
+                    self.wait(group_index, call, now_ms);
+                }
             }
             Err(error) => {
                 self.groups[group_index].servers[server].note_failure(now_ms);
@@ -163,7 +174,38 @@ impl Backends {
     #[expect(clippy::unused_self, reason = "tests have another one")]
     fn note_memory(&self, _key: Key) {}
 
-    fn connect(&mut self, address: &BackendAddress) -> io::Result<Transport> {
+    fn add(&mut self, transport: Transport, (group, server): (usize, usize)) -> Key {
+        let protocol = &self.groups[group].backend().protocol;
+        let key = self.connections.insert(BackendConnection::new(transport, protocol, (group, server)));
+        self.unregistered.push(key);
+        self.note_memory(key);
+        key
+    }
+
+    /// Takes the connections to UNIX sockets that were made.
+    pub(crate) fn take_unix_connections(&mut self, now_ms: Milliseconds) {
+        let Some((connector, worker_index)) = &self.unix else { return };
+        for (request, result) in connector.take_results(*worker_index) {
+            let Some((group, server)) = self.opening.remove(&request) else { continue };
+            match result {
+                Ok(descriptor) => {
+                    let key = self.add(Transport::plain(Stream::from(descriptor)), (group, server));
+                    self.continue_after(Progress::Free, key, now_ms);
+                }
+                Err(error) => {
+                    let of_server = &mut self.groups[group].servers[server];
+                    of_server.open_count -= 1;
+                    of_server.note_failure(now_ms);
+                    if let Some(WaitingCall { call, .. }) = self.groups[group].waiting.pop_front() {
+                        self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a connection; `None`: another process makes it.
+    fn connect(&mut self, address: &BackendAddress, place: (usize, usize)) -> io::Result<Option<Transport>> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(memory) = &mut self.memory {
             if memory.refuses {
@@ -172,12 +214,16 @@ impl Backends {
             let stream = crate::net::memory_stream::MemoryStream::default();
             stream.open_window(usize::MAX);
             memory.streams.push((stream.clone(), Key::unpacked(0)));
-            return Ok(Transport::memory(stream));
+            return Ok(Some(Transport::memory(stream)));
         }
         match address {
-            BackendAddress::Tcp(address) => Stream::connect(*address).map(Transport::plain),
-            // The sandbox denies it: the supervisor would have to connect.
-            BackendAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            BackendAddress::Tcp(address) => Stream::connect(*address).map(|stream| Some(Transport::plain(stream))),
+            BackendAddress::Unix(path) => {
+                let (connector, worker_index) = self.unix.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+                let request = connector.want(*worker_index, path)?;
+                self.opening.insert(request, place);
+                Ok(None)
+            }
         }
     }
 

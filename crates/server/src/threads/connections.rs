@@ -187,7 +187,10 @@ impl<'s> Connections<'s> {
     fn update_backends(&mut self) {
         match &mut self.backends {
             Some(backends) => backends.forget_unused(),
-            None if self.snapshot.sites.have_backends() => self.backends = Some(Box::default()),
+            None if self.snapshot.sites.have_backends() => {
+                let backends = Backends::new(self.snapshot.unix_connector.clone(), self.worker_index);
+                self.backends = Some(Box::new(backends));
+            }
             None => {}
         }
     }
@@ -206,6 +209,13 @@ impl<'s> Connections<'s> {
             backends.advance(key, Some(readiness), &mut self.buffers.input, now_ms);
         }
         self.exchange_with_backends();
+    }
+
+    /// Takes connections to backends that another process has made.
+    pub(crate) fn take_backend_connections(&mut self) {
+        if let Some(backends) = &mut self.backends {
+            backends.take_unix_connections(self.clock.now_ms());
+        }
     }
 
     /// Lets backends and clients take from each other what they have, until neither has more.
