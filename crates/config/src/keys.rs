@@ -299,8 +299,8 @@ const ACCESS_RULE: &[Key] = keys! {
 };
 
 const ROUTE: &[Key] = keys! {
-    proxy => "\"http://127.0.0.1:3000\"", server { has_new_port };
-    fastcgi => "\"unix:/run/php/php-fpm.sock\"", server { has_new_port };
+    proxy => "\"http://127.0.0.1:3000\"", server { has_new_backend };
+    fastcgi => "\"unix:/run/php/php-fpm.sock\"", server { has_new_backend };
     respond => "{ status = 200, text = \"ok\" }";
     methods => "[\"GET\", \"POST\"]";
     fields => "{ \"X-Canary\" = \"1\" }";
@@ -559,9 +559,10 @@ fn group_of(config: &Config) -> Option<&str> {
     config.user_and_group.as_ref()?.group.as_deref()
 }
 
-/// Whether the sandbox of a running process does not allow connections to the applications of `next`.
-fn has_new_port(next: &Config, running: &Config) -> bool {
-    !next.backend_ports().is_subset(&running.backend_ports())
+/// Whether the sandbox of a running process does not allow connections to the applications of `next`, or the process
+/// was started without any, and leaves out what applications need of requests.
+fn has_new_backend(next: &Config, running: &Config) -> bool {
+    !next.backend_ports().is_subset(&running.backend_ports()) || (next.has_backends() && !running.has_backends())
 }
 
 /// The names at which an authority finds a token.

@@ -28,6 +28,10 @@ const ATTEMPTS_MAX: u8 = 3;
 /// How long a server to which no connection could be made gets no request while another one does: first, and at most.
 const DOWN_MS: Milliseconds = 500;
 const DOWN_MS_MAX: Milliseconds = 30_000;
+/// How long after its last response a server that refuses connections counts as one that is being restarted, and how
+/// often a request then tries again.
+const RESTART_MS: Milliseconds = 10_000;
+const RETRY_MS: Milliseconds = 50;
 /// Requests that wait for a connection to one backend; further ones are refused.
 const WAITING_MAX: usize = 1_024;
 
@@ -48,6 +52,10 @@ pub(crate) struct Backends {
     opening: HashMap<u32, (usize, usize)>,
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
+    /// When requests whose connection failed try again.
+    retry_ms: Milliseconds,
+    /// Whether requests may wait for a connection.
+    has_waiting: bool,
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) memory: Option<MemoryBackend>,
 }
@@ -65,6 +73,8 @@ struct Group {
 struct WaitingCall {
     call: Call,
     until_ms: Milliseconds,
+    /// The error after which it tries again at the next look; `None` while it waits for a connection to become free.
+    error: Option<CallError>,
 }
 
 /// A server of a backend.
@@ -75,6 +85,8 @@ struct Server {
     open_count: usize,
     /// Requests that were given to it.
     request_count: u64,
+    /// When it last completed a response.
+    responded_ms: Option<Milliseconds>,
     /// Until when, and for how long, it gets no requests while another one does.
     down: Option<(Milliseconds, Milliseconds)>,
 }
@@ -115,7 +127,7 @@ impl Backends {
         let group_index = self.group_index(&backend);
         let group = &mut self.groups[group_index];
         let Some(server) = group.choose(now_ms) else {
-            return self.wait(group_index, call, now_ms);
+            return self.wait(group_index, call, None, now_ms);
         };
         group.servers[server].request_count += 1;
         if let Some(key) = group.servers[server].idle.pop() {
@@ -128,7 +140,7 @@ impl Backends {
                     let key = self.add(transport, (group_index, server));
                     self.begin_on(key, call, now_ms);
                 } else {
-                    self.wait(group_index, call, now_ms);
+                    self.wait(group_index, call, None, now_ms);
                 }
             }
             Err(error) => {
@@ -154,13 +166,15 @@ impl Backends {
         index
     }
 
-    fn wait(&mut self, group_index: usize, call: Call, now_ms: Milliseconds) {
+    fn wait(&mut self, group_index: usize, call: Call, error: Option<CallError>, now_ms: Milliseconds) {
         let group = &mut self.groups[group_index];
         let connect_timeout = call.state().backend_route().backend.connect_timeout;
+        let until_ms = *call.state().waits_until_ms.get_or_insert(now_ms + ms(connect_timeout));
         if group.waiting.len() >= WAITING_MAX {
             return self.fail(&call, CallError::Busy(Duration::ZERO));
         }
-        group.waiting.push_back(WaitingCall { call, until_ms: now_ms + ms(connect_timeout) });
+        group.waiting.push_back(WaitingCall { call, until_ms, error });
+        self.has_waiting = true;
     }
 
     #[cfg(any(test, feature = "simulation"))]
@@ -254,6 +268,7 @@ impl Backends {
             let connection = call.state().connection;
             match connection {
                 Some(key) => self.advance(key, None, room, now_ms),
+                None if !self.has_waiting => {}
                 None => {
                     for group in &mut self.groups {
                         group.waiting.retain(|waiting| !waiting.call.state().is_given_up());
@@ -274,6 +289,7 @@ impl Backends {
                 let (group_index, server_index) = connection.server;
                 let group = &mut self.groups[group_index];
                 group.servers[server_index].down = None;
+                group.servers[server_index].responded_ms = Some(now_ms);
                 if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
                     return self.begin_on(key, call, now_ms);
                 }
@@ -329,7 +345,19 @@ impl Backends {
         let mut state = call.state();
         state.failed_count += 1;
         let is_repeated = may_repeat && state.failed_count < ATTEMPTS_MAX && state.request.rewind();
+        let waits_until_ms = state.waits_until_ms;
         drop(state);
+        let backend = Arc::clone(&call.state().backend_route().backend);
+        let group_index = self.group_index(&backend);
+        if matches!(error, CallError::Connect(_))
+            && may_repeat
+            && self.groups[group_index].is_being_restarted(now_ms)
+            && waits_until_ms.is_none_or(|until_ms| now_ms < until_ms)
+        {
+            // These attempts do not count: nothing was sent.
+            call.state().failed_count -= 1;
+            return self.wait(group_index, call, Some(error), now_ms);
+        }
         if is_repeated { self.assign(call, now_ms) } else { self.fail(&call, error) }
     }
 
@@ -341,7 +369,11 @@ impl Backends {
 
     /// When the next deadline passes.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
-        let of_waiting = self.groups.iter().filter_map(|group| group.waiting.front()).map(|waiting| waiting.until_ms);
+        let groups = if self.has_waiting { &self.groups[..] } else { &[] };
+        let of_waiting = groups.iter().flat_map(|group| &group.waiting).map(|waiting| match waiting.error {
+            None => waiting.until_ms,
+            Some(_) => self.retry_ms,
+        });
         of_waiting.chain(self.timers.next_ms()).min()
     }
 
@@ -363,15 +395,32 @@ impl Backends {
             let progress = connection.expire(connect_timeout);
             self.continue_after(progress, key, now_ms);
         }
+        self.expire_waiting(now_ms);
+    }
+
+    /// Ends the waits that have taken too long, and tries again where no connection could be made.
+    fn expire_waiting(&mut self, now_ms: Milliseconds) {
+        if !self.has_waiting {
+            return;
+        }
+        let retries = self.retry_ms <= now_ms;
+        if retries {
+            self.retry_ms = now_ms + RETRY_MS;
+        }
         for index in 0..self.groups.len() {
-            while let Some(waiting) = self.groups[index].waiting.front()
-                && waiting.until_ms <= now_ms
-                && let Some(WaitingCall { call, .. }) = self.groups[index].waiting.pop_front()
-            {
-                let connect_timeout = self.groups[index].backend().connect_timeout;
-                self.fail(&call, CallError::Busy(connect_timeout));
+            let connect_timeout = self.groups[index].backend().connect_timeout;
+            let is_due = |waiting: &WaitingCall| waiting.until_ms <= now_ms || (retries && waiting.error.is_some());
+            let waiting = std::mem::take(&mut self.groups[index].waiting);
+            let (due, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_due);
+            self.groups[index].waiting = waiting;
+            for WaitingCall { call, until_ms, error } in due {
+                match error {
+                    Some(_) if now_ms < until_ms => self.assign(call, now_ms),
+                    error => self.fail(&call, error.unwrap_or(CallError::Busy(connect_timeout))),
+                }
             }
         }
+        self.has_waiting = self.groups.iter().any(|group| !group.waiting.is_empty());
     }
 
     /// Forgets the backends that no route has any longer, and closes their unused connections.
@@ -425,6 +474,12 @@ impl Backends {
 impl Group {
     fn backend(&self) -> &Backend {
         self.backends.first().expect("a group has a backend")
+    }
+
+    /// Whether its servers refuse connections, but have responded just before.
+    fn is_being_restarted(&self, now_ms: Milliseconds) -> bool {
+        let has_responded = |server: &Server| server.responded_ms.is_some_and(|at_ms| now_ms < at_ms + RESTART_MS);
+        self.servers.iter().any(has_responded)
     }
 
     /// The server for the next request: of those that could be reached, the one with the least requests in progress,

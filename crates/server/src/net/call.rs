@@ -4,6 +4,7 @@
 //! for [`Event::Backend`](crate::waiter::Event); the backend's side waits for a [`Wakeups`] entry. Nobody copies into a
 //! full buffer: a side that is slow stops the other one.
 
+use crate::clock::Milliseconds;
 use crate::slab::Key;
 use crate::waiter::Waiter;
 use sanderling_fastcgi::{DecodeError, ProtocolStatus, put_stdin, put_stdin_end};
@@ -59,6 +60,8 @@ pub(crate) struct CallState {
     pub(crate) connection: Option<Key>,
     /// Connections on which it was tried before.
     pub(crate) failed_count: u8,
+    /// Until when it waits for a connection; `None` if it has not waited.
+    pub(crate) waits_until_ms: Option<Milliseconds>,
     is_given_up: bool,
     is_in_wakeups: bool,
     /// The client's side waits for room in the request.
@@ -169,6 +172,7 @@ impl Call {
             error_text: Vec::new(),
             connection: None,
             failed_count: 0,
+            waits_until_ms: None,
             is_given_up: false,
             is_in_wakeups: false,
             awaits_room: false,

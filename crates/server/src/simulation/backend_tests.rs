@@ -496,6 +496,34 @@ fn requests_wait_for_a_connection_and_servers_share_them() {
 }
 
 #[test]
+fn requests_wait_for_a_backend_that_is_being_restarted() {
+    simulate_backend(|simulation| {
+        let client = simulation.request(GET);
+        simulation.send_by_backend(0, OK);
+        assert_eq!(status(&simulation.response(client)), "200");
+        simulation.refuse_backends(true);
+        simulation.close_by_backend(0);
+        simulation.run(ITERATIONS_MAX);
+        let waiting = simulation.request(POST);
+        for _ in 0..20 {
+            simulation.advance(Duration::from_millis(100));
+        }
+        assert_eq!(simulation.response(waiting), "");
+        simulation.refuse_backends(false);
+        simulation.advance(Duration::from_millis(100));
+        simulation.send_by_backend(1, OK);
+        assert_eq!(status(&simulation.response(waiting)), "200");
+        // Not for longer than a connection may take.
+        simulation.refuse_backends(true);
+        simulation.close_by_backend(1);
+        simulation.run(ITERATIONS_MAX);
+        let waiting = simulation.request(GET);
+        simulation.advance(CONNECT_TIMEOUT + Duration::from_millis(100));
+        assert_eq!(status(&simulation.response(waiting)), "502");
+    });
+}
+
+#[test]
 fn unused_connection_expires_before_the_backend_closes_it() {
     simulate_backend(|simulation| {
         let client = simulation.request(GET);
