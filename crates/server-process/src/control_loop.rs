@@ -27,7 +27,7 @@ use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
 use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::repeated_messages::VersionLog;
+use sanderling_config::repeated_messages::{LimitedLog, VersionLog};
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_ipc::agent::{AgentReport, challenges_from_memfd, served_zones_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
@@ -41,7 +41,7 @@ use sanderling_listeners::Listeners;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server};
+use sanderling_server::{BackendProblem, DrainMode, Server};
 use served_zones::NotifyForwarding;
 use std::collections::VecDeque;
 use std::io;
@@ -126,6 +126,7 @@ pub(crate) struct ControlLoop<'s> {
     /// The errors of the logs of requests, as logged.
     lost_lines: [LostLines; LogKind::ALL.len()],
     limit_log: LimitLog,
+    backend_log: LimitedLog,
     version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -174,6 +175,7 @@ impl<'s> ControlLoop<'s> {
             logged_disk_wait: None,
             lost_lines: LogKind::ALL.map(LostLines::new),
             limit_log: LimitLog::default(),
+            backend_log: LimitedLog::default(),
             version_log: VersionLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -471,6 +473,9 @@ impl<'s> ControlLoop<'s> {
         let is_dry_run = self.state.config.dns_rate_limit.dry_run;
         let lines = self.limit_log.lines(now, is_dry_run, |counter| status.sum(counter));
         lines.iter().for_each(|line| log_warning(line));
+        for BackendProblem { backend, message } in self.server.take_backend_problems() {
+            self.backend_log.warning(&backend, &message);
+        }
         self.version_log.take_due(now).iter().for_each(|line| log(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
