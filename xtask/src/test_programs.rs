@@ -27,7 +27,7 @@ struct TestProgram {
     path: PathBuf,
 }
 
-/// The tests of a run.
+/// A run's tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection {
     /// The folder of a package.

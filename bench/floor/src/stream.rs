@@ -14,7 +14,7 @@ const EVENT_COUNT_MAX: usize = 512;
 const ACCEPT_COUNT_MAX: usize = 256;
 /// Longer than that of the standard library, which 1,000 concurrent clients overrun.
 const BACKLOG: i32 = 4096;
-/// The token of the listener; that of a connection is its descriptor.
+/// The listener's token; that of a connection is its descriptor.
 const LISTENER: u64 = u64::MAX;
 
 pub(crate) trait Protocol {

@@ -26,13 +26,13 @@ pub(crate) struct Datagrams {
     deadline: Duration,
 }
 
-/// A socket with its own port: servers distribute load by the port of the client.
+/// A socket with its own port: servers distribute load by the client's port.
 struct Port {
     socket: UdpSocket,
     questions: Arc<[Question]>,
     recorder: Rc<Recorder>,
-    /// The outstanding queries by ID, with the index of the question. IDs count up, so that one is reused only after
-    /// all others of the port.
+    /// The outstanding queries by ID, with the question's index. IDs count up, so that one is reused only after all
+    /// others of the port.
     outstanding: RefCell<HashMap<u16, (Request, usize)>>,
     next_id: RefCell<u16>,
 }

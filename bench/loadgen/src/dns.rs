@@ -89,7 +89,7 @@ pub(crate) struct Reply {
     pub(crate) is_truncated: bool,
 }
 
-/// The ID of a message; `None` if it is shorter than a header.
+/// A message's ID; `None` if it is shorter than a header.
 pub(crate) fn id_of(message: &[u8]) -> Option<u16> {
     let header = message.first_chunk::<HEADER_BYTES>()?;
     Some(u16::from_be_bytes([header[0], header[1]]))

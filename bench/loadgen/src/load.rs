@@ -61,7 +61,7 @@ pub struct Load {
 /// A file of a web server.
 #[derive(Clone, Debug)]
 pub struct HttpTarget {
-    /// The address of the server.
+    /// The server's address.
     pub address: SocketAddr,
     /// The `Host` field.
     pub host: String,
@@ -76,7 +76,7 @@ pub struct HttpTarget {
 /// Questions to a DNS server.
 #[derive(Clone, Debug)]
 pub struct DnsTarget {
-    /// The address of the server, the same over UDP and TCP.
+    /// The server's address, the same over UDP and TCP.
     pub address: SocketAddr,
     /// From [`crate::parse_questions`]; asked in random order.
     pub questions: Vec<Question>,
@@ -310,7 +310,7 @@ impl Schedule {
     }
 }
 
-/// A timer with the precision of the kernel. That of tokio is a millisecond, which would be part of each latency.
+/// A timer with the kernel's precision. That of tokio is a millisecond, which would be part of each latency.
 struct Ticks(AsyncFd<OwnedFd>);
 
 impl Ticks {

@@ -32,7 +32,7 @@ pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The standard output of a program; empty if it fails.
+/// A program's standard output; empty if it fails.
 pub(crate) fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -83,7 +83,7 @@ pub(crate) fn hang(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     let service = Service::start(program, extent, &Config::new(2))?;
     let pid = service.only_server_pid()?;
     let mut load = near(service.site.target(extent.load())?);
-    // Few enough to wait in the queues of the server.
+    // Few enough to wait in the server's queues.
     load.rates = [100, 100, 50, 50, 50, 20, 20, 20];
     (load.tcp_deadline, load.udp_deadline) = (DEADLINE, DEADLINE);
     let load = service.start_load(&load)?;

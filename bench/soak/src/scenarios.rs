@@ -118,7 +118,7 @@ fn reload_workers(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyh
     Ok(())
 }
 
-/// Changes a record, the sites of the domains, an alias and the certificate in turn.
+/// Changes a record, the domains' sites, an alias and the certificate in turn.
 fn reload_in_place(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut config = Config::new(2);
     let service = Service::start(program, extent, &config)?;

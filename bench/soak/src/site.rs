@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) const CONFIG: &str = "sanderling.toml";
 /// The request target: a page that differs between the sites.
 pub(crate) const PAGE_PATH: &str = "/page.html";
-/// The page of each site.
+/// Each site's page.
 const PAGES: [&str; 2] = ["first/page.html", "second/page.html"];
 /// Bytes of a page, which is sent together with its head.
 const PAGE_BYTES: usize = 3_000;
@@ -119,7 +119,7 @@ pub(crate) struct Config {
     pub(crate) worker_count: usize,
     /// `None` is the default of the server.
     pub(crate) listener_count: Option<usize>,
-    /// The site of the first domain; the second has the other.
+    /// The first domain's site; the second has the other.
     pub(crate) site_index: usize,
     pub(crate) alias_version: usize,
     /// How long a new server process may take to become ready.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// The authorities of the configuration.
+/// The configuration's authorities.
 pub(crate) struct Accounts {
     contacts: Vec<String>,
     entries: Vec<Entry>,
@@ -25,7 +25,7 @@ struct Entry {
     registration: Mutex<Registration>,
 }
 
-/// The state of an account.
+/// An account's state.
 #[derive(Default)]
 struct Registration {
     account: Option<Account>,
@@ -163,7 +163,7 @@ impl Accounts {
         Ok(state.remove(&self.entries[index].file())?)
     }
 
-    /// The directory of the authority may have changed.
+    /// The authority's directory may have changed.
     pub(crate) async fn reconnect(&self, index: usize) {
         self.entries[index].registration.lock().await.account = None;
     }

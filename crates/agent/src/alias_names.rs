@@ -39,7 +39,7 @@ impl NamesState {
 }
 
 impl AliasNames {
-    /// The file of a zone has these targets.
+    /// A zone's file has these targets.
     pub(crate) fn set(&self, zone: &DomainName, targets: &[String], is_signed: bool) {
         if self.state.borrow().of(zone, is_signed) == Some(targets) {
             return;

@@ -28,7 +28,7 @@ pub(crate) struct Threads {
     queue: OnceLock<Sender<Work>>,
 }
 
-/// Starts all threads, so many of them for zones. The sandbox of this process must be in force already.
+/// Starts all threads, so many of them for zones. This process's sandbox must be in force already.
 ///
 /// # Errors
 /// The system has no thread.

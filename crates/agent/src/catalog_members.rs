@@ -125,8 +125,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// The final catalog of a zone, and its entry for the zone: the owner is followed by the catalog of its `coo` if that
-/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// A zone's final catalog, and its entry for the zone: the owner is followed by the catalog of its `coo` if that lists
+/// the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,

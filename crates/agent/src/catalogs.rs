@@ -39,7 +39,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// The state of a catalog: the version, by its serial and the time of its transfer, its members, and its problem.
+/// A catalog's state: the version, by its serial and the time of its transfer, its members, and its problem.
 type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.
@@ -129,7 +129,7 @@ impl Catalogs {
         }
     }
 
-    /// The current zones of the catalogs.
+    /// The catalogs' current zones.
     async fn update(&mut self) -> Result<(), StateError> {
         self.remove_dropped().await?;
         if !self.served.state().is_known {
@@ -255,7 +255,7 @@ impl Catalogs {
         DISK.run(move || state.write(CATALOG_MEMBERS, &content)).await
     }
 
-    /// Starts the task of a member.
+    /// Starts a member's task.
     fn start(&self, zone: &DomainName, member: &Member) {
         let Some(secondary) = self.zone_of(zone, member) else { return };
         let handle = SecondaryHandle::start(&secondary, None, Rc::clone(&self.context), None);
@@ -265,7 +265,7 @@ impl Catalogs {
         self.secondary.borrow_mut().insert(zone.clone(), handle);
     }
 
-    /// The zone of a member; `None` if its catalog is not configured.
+    /// A member's zone; `None` if its catalog is not configured.
     fn zone_of(&self, zone: &DomainName, member: &Member) -> Option<SecondaryZone> {
         self.catalog(&member.catalog)?.member(zone, &member.groups)
     }
@@ -274,7 +274,7 @@ impl Catalogs {
         self.config.catalogs.iter().find(|catalog| catalog.apex == *apex)
     }
 
-    /// The members in the stored versions of the catalogs.
+    /// The members in the catalogs' stored versions.
     async fn read_catalogs(&mut self) -> Listings {
         let mut listings = Listings::new();
         for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
@@ -293,7 +293,7 @@ impl Catalogs {
         listings
     }
 
-    /// The members in the stored version of a catalog; `None` if there is none, or it must not be used, and why.
+    /// The members in a catalog's stored version; `None` if there is none, or it must not be used, and why.
     async fn read_catalog(&self, apex: &DomainName, is_stored: bool) -> (Option<Vec<Listing>>, Option<String>) {
         if !is_stored {
             return (None, None);
@@ -390,7 +390,7 @@ pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> R
 }
 
 /// # Errors
-/// The name of the zone has characters that no zone of this server may have.
+/// The zone's name has characters that no zone of this server may have.
 fn listing_of(member: &CatalogMember) -> Result<Listing, String> {
     let zone = DomainName::parse(&member.zone.to_string()).map_err(|problem| problem.to_string())?;
     let new_owner = member.new_owner.as_ref().and_then(|owner| DomainName::parse(&owner.to_string()).ok());

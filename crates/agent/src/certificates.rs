@@ -26,7 +26,7 @@ const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
 /// A requested certificate.
 pub(crate) struct ManagedCertificate {
-    /// The domain, which is also the name of its folder.
+    /// The domain, which is also its folder's name.
     pub(crate) name: String,
     pub(crate) names: Vec<String>,
     pub(crate) issued: Option<Issued>,
@@ -82,7 +82,7 @@ pub(crate) struct Record {
     /// The directory of the authority that has issued the certificate.
     #[serde(default)]
     issued_by: Option<String>,
-    /// The index of the authority of the next order.
+    /// The index of the next order's authority.
     #[serde(default)]
     authority: usize,
     /// Failed attempts at that authority.
@@ -197,8 +197,7 @@ impl ManagedCertificate {
         issued.lacking.iter().any(|name| !self.record.failing.has(name))
     }
 
-    /// The names of the next order: without those that have failed, until each is retried; all if requested by the
-    /// operator.
+    /// The next order's names: without those that have failed, until each is retried; all if requested by the operator.
     pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
         let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };
         if ordered.is_empty() { self.names.clone() } else { ordered }
@@ -279,7 +278,7 @@ impl ManagedCertificate {
         format!("the next attempt is in {wait}; `sanderling renew {}` retries now", self.name)
     }
 
-    /// The index of the authority of the next order, of `count`.
+    /// The index of the next order's authority, of `count`.
     pub(crate) fn authority_index(&self, count: usize) -> usize {
         self.record.authority % count.max(1)
     }

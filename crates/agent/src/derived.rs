@@ -1,5 +1,5 @@
-//! The records that follow the server. The derived records of the zones are collected here and stored in the state
-//! folder, from which the supervisor passes them on to the server process.
+//! The records that follow the server. The zones' derived records are collected here and stored in the state folder,
+//! from which the supervisor passes them on to the server process.
 //!
 //! Only served protocols and names are advertised: HTTPS records are derived for a name when a certificate for it is in
 //! service, and a policy for mail servers when one for its host is.
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Seconds for which resolvers keep a challenge: the next order has another one.
 const CHALLENGE_TTL_S: u32 = 5;
 
-/// The derived records of the zones of the configuration.
+/// The derived records of the configuration's zones.
 pub(crate) struct DerivedZones {
     config: Rc<Config>,
     state: Arc<StateFolder>,
@@ -38,7 +38,7 @@ pub(crate) struct DerivedZones {
     /// The certificates in service; `None` until the server process has told.
     served: Option<Vec<ServedCertificate>>,
     listeners: ListenerAddresses,
-    /// Whether the addresses of the machine are derived.
+    /// Whether the machine's addresses are derived.
     needs_machine_addresses: bool,
     /// Something that records are derived from may have changed.
     is_outdated: bool,

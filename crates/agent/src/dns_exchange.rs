@@ -136,7 +136,7 @@ async fn in_time<T>(time_max: Duration, step: impl Future<Output = io::Result<T>
     timeout(time_max, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The ID of a query, which others cannot predict.
+/// A query's ID, which others cannot predict.
 pub(crate) fn random_id() -> u16 {
     random_between(0, u64::from(u16::MAX)) as u16
 }

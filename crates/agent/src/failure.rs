@@ -69,7 +69,7 @@ pub(crate) enum Asked<'a> {
     Revocation,
 }
 
-/// The names of an order.
+/// An order's names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OrderedNames<'a> {
     /// The domain, which has the other names as aliases.

@@ -182,8 +182,8 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     Some(seconds)
 }
 
-/// Why there is no TLS connection, and the remedy. If the certificate of the authority is not valid at this time, the
-/// clock of this machine is wrong more often than the authority.
+/// Why there is no TLS connection, and the remedy. If the authority's certificate is not valid at this time, this
+/// machine's clock is wrong more often than the authority.
 fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     use rustls::CertificateError as Problem;
     let Some(rustls::Error::InvalidCertificate(problem)) = error.get_ref().and_then(|error| error.downcast_ref())

@@ -1,4 +1,4 @@
-//! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
+//! The agent's loop: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
 use crate::alias_targets::AliasTargets;
 use crate::certificates::{AfterFailure, ManagedCertificate, Revocation};
@@ -27,11 +27,11 @@ use tokio::task::JoinSet;
 
 /// Orders at the same time.
 const ORDERS_MAX: usize = 8;
-/// The clock of the machine may be set in the meantime.
+/// The machine's clock may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two reports: each has all zones.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two checks of the files of the resolver.
+/// Time between two checks of the resolver's files.
 const RESOLVER_FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
 /// thousands of zones must not delay their transfers.
@@ -46,7 +46,7 @@ const REVOCATION_RETRY_S: u64 = 300;
 /// The error of an authority that has revoked before (RFC 8555 §7.6).
 const ALREADY_REVOKED: &str = "urn:ietf:params:acme:error:alreadyRevoked";
 
-/// The scheduled work: the index of a certificate.
+/// The scheduled work: a certificate's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Order(usize),
@@ -482,7 +482,7 @@ impl MainLoop {
         }
     }
 
-    /// The certificate of a domain, or of another name; without one, the client is told so and dropped.
+    /// A domain's certificate, or of another name; without one, the client is told so and dropped.
     fn find(&self, name: &str, client: Connection) -> Option<(usize, Connection)> {
         let is_asked = |one: &ManagedCertificate| one.name == name || one.names.iter().any(|other| other == name);
         let Some(index) = self.certificates.iter().position(is_asked) else {

@@ -1,4 +1,4 @@
-//! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
+//! The other name servers of this server's zones, asked directly: whether each of them answers what this server
 //! answers. A resolver would not suffice, because it caches answers.
 
 use crate::blocking::look_up;
@@ -55,7 +55,7 @@ pub(crate) struct Expectation {
 /// The answer of a server to a query for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The RDATA of the records, of which there may be none.
+    /// The records' RDATA, of which there may be none.
     Records(Vec<Vec<u8>>),
     /// The name is an alias (CNAME).
     Alias,
@@ -64,7 +64,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The RDATA of the records, if there are any.
+    /// The records' RDATA, if there are any.
     fn into_records(self) -> Vec<Vec<u8>> {
         match self {
             Answer::Records(records) => records,
@@ -109,7 +109,7 @@ impl fmt::Display for Lag {
 }
 
 impl Lag {
-    /// The name of the record.
+    /// The record's name.
     pub(crate) fn name(&self) -> &str {
         self.name.as_str()
     }

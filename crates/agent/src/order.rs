@@ -51,7 +51,7 @@ pub(crate) struct Orders {
     pub(crate) progress: Progress,
 }
 
-/// The progress of the orders, for the operator.
+/// The orders' progress, for the operator.
 #[derive(Default)]
 pub(crate) struct Progress {
     by_name: RefCell<HashMap<String, &'static str>>,
@@ -134,7 +134,7 @@ struct SavedOrder {
     /// Empty until the authority has said it.
     url: String,
     names: Vec<String>,
-    /// The private key of the certificate, in PEM.
+    /// The certificate's private key, in PEM.
     key: String,
 }
 
@@ -238,7 +238,7 @@ impl Orders {
         (key == saved.key.as_bytes()).then_some(saved.directory)
     }
 
-    /// The certificate of an order is stored, and so is all that follows from it.
+    /// An order's certificate is stored, and so is all that follows from it.
     pub(crate) fn finish(&self, name: &str) {
         if let Err(error) = self.state.remove(&order_file(name)) {
             log_error(&format!("certificate {name}: {error}"));
@@ -270,8 +270,8 @@ impl Orders {
         Err(Failure::new(Kind::Refused, cause, remedy))
     }
 
-    /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names
-    /// that are delegated.
+    /// Whether the authority looks for records of the names in this server's zones. It looks elsewhere for names that
+    /// are delegated.
     async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
         let mut failed = Vec::new();
         for name in &request.names {
@@ -453,7 +453,7 @@ impl Orders {
         challenges.iter().filter_map(expectation).collect()
     }
 
-    /// The zones of this server.
+    /// This server's zones.
     fn zones(&self) -> impl Iterator<Item = &DomainName> {
         self.config.zones.iter().map(|zone| &zone.apex)
     }

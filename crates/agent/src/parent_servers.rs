@@ -85,7 +85,7 @@ impl ParentServers {
         Err(problem)
     }
 
-    /// The addresses of the servers of the parent zone.
+    /// The addresses of the parent zone's servers.
     async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
         let mut parent = apex.parent().ok_or("the root has no parent zone")?;
         while self.resolvers.records(parent, Rtype::SOA).await?.rdatas.is_empty() {

@@ -31,7 +31,7 @@ const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Usage, selector and matching type: the certificate of the service, its public key, SHA-256 (RFC 7671 §5.1).
 const TLSA_FIELDS: [u8; 3] = [3, 1, 1];
 
-/// The rotations, by the names of their certificates.
+/// The rotations, by their certificates' names.
 pub(crate) struct PinnedKeys {
     config: Rc<Config>,
     state: Arc<StateFolder>,
@@ -39,7 +39,7 @@ pub(crate) struct PinnedKeys {
 }
 
 struct Entry {
-    /// The names of the certificate.
+    /// The certificate's names.
     names: Vec<DomainName>,
     /// The records that pin its keys: zone and owner. Without any, nothing is pinned.
     records: Vec<(DomainName, DomainName)>,
@@ -60,7 +60,7 @@ struct StoredRotation {
 
 /// The records that all name servers must answer.
 pub(crate) struct Question {
-    /// The name of the certificate.
+    /// The certificate's name.
     pub(crate) name: String,
     keys: [KeyDigest; 2],
     records: Vec<(DomainName, DomainName)>,

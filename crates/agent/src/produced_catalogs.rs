@@ -1,5 +1,5 @@
-//! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those
-//! from primaries, and its secondaries transfer like any zone.
+//! Catalogs (RFC 9432) of this server's zones: writes each as a zone file, which the server process loads as those from
+//! primaries, and its secondaries transfer like any zone.
 
 use crate::blocking::DISK;
 use crate::catalogs::{Secondaries, read_catalog};
@@ -247,7 +247,7 @@ fn name_of(bytes: &[u8]) -> Option<NameBuf> {
     sanderling_dns::Name::parse(bytes).ok().map(|name| name.to_owned())
 }
 
-/// The stored version of a catalog; `None` if there is none.
+/// A catalog's stored version; `None` if there is none.
 fn read_stored(state: &StateFolder, apex: &DomainName) -> Option<StoredCatalog> {
     let file = stored_zone_file(apex);
     if !state.has(&file.display().to_string()) {

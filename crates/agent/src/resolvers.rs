@@ -48,7 +48,7 @@ impl Records {
 }
 
 impl Resolvers {
-    /// The resolvers of the configuration, or those of the system if it has no list.
+    /// The configuration's resolvers, or those of the system if it has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
         Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }

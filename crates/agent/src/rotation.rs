@@ -22,12 +22,12 @@ pub(crate) type KeyDigest = String;
 /// the TTL.
 const MARGIN_S: u64 = 2;
 
-/// The keys of a certificate, and how far they are.
+/// A certificate's keys, and how far they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rotation {
     /// The key in service.
     current: KeyDigest,
-    /// The key of the next certificate.
+    /// The next certificate's key.
     next: KeyDigest,
     phase: Phase,
     /// The longest TTL that records with these two keys have had.

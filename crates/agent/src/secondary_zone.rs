@@ -109,7 +109,7 @@ struct Shared {
     served: Cell<Served>,
     /// The primary to query immediately.
     announced: Cell<Option<Announced>>,
-    /// Why the stored version of a catalog is not used.
+    /// Why a catalog's stored version is not used.
     catalog_problem: RefCell<Option<String>>,
     /// Held by the task while it writes files, even if it was aborted in the meantime.
     writing: Arc<Mutex<()>>,
@@ -172,7 +172,7 @@ impl SecondaryHandle {
         self.shared.report.borrow().clone()
     }
 
-    /// Reports why the stored version of a catalog is not used.
+    /// Reports why a catalog's stored version is not used.
     pub(crate) fn set_catalog_problem(&self, problem: Option<&str>) {
         let before = self.shared.catalog_problem.replace(problem.map(str::to_owned));
         if before.as_deref() != problem {

@@ -20,7 +20,7 @@ const LOG_BYTES_MIN: u64 = 1 << 20;
 /// The part of the bytes of the whole version that a log has at most.
 const FILE_SHARE: u64 = 8;
 
-/// The names of the files, below the state folder.
+/// The files' names, below the state folder.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedFiles {
     zone: SignedZoneConfig,

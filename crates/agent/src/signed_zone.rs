@@ -49,13 +49,13 @@ use tokio::sync::{Notify, Semaphore};
 const CANNOT_SIGN: &str = "it cannot be signed";
 /// The same for a failed write.
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
-/// The clock of the machine may be set in the meantime.
+/// The machine's clock may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The same after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// The same for the file of the operator, which is read as a whole each time.
+/// The same for the operator's file, which is read as a whole each time.
 const REREAD_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// The same for a version that the server process has refused several times: it reads all of it each time.
 const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
@@ -82,12 +82,12 @@ pub(crate) struct SigningContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// The state of the folder.
+/// The folder's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restored {
     Nothing,
-    /// The state of the keys. After a failed write since the version was read, the version in memory may differ from
-    /// the stored one.
+    /// The keys' state. After a failed write since the version was read, the version in memory may differ from the
+    /// stored one.
     Keys,
     /// The version as well.
     All,
@@ -514,8 +514,8 @@ impl SigningTask {
         self.store(signed).await
     }
 
-    /// The records of the file, or those of the signed version if the file could not be read since the start: its
-    /// signatures must not expire.
+    /// The file's records, or those of the signed version if the file could not be read since the start: its signatures
+    /// must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
         let (apex, keys) = (self.apex.as_name(), self.keys.keys());
         match (&self.unsigned, &self.signed) {
@@ -539,8 +539,8 @@ impl SigningTask {
     }
 
     /// The previous version, with the serial from which the next one counts. Before the first one, the server process
-    /// may have answered with the serial of the file: the first signed version has a later one. If the previous version
-    /// no longer exists, its serial still does.
+    /// may have answered with the file's serial: the first signed version has a later one. If the previous version no
+    /// longer exists, its serial still does.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
@@ -636,7 +636,7 @@ impl SigningTask {
     /// for the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
-        // Before the first signed version, the server process may answer from the file of the operator.
+        // Before the first signed version, the server process may answer from the operator's file.
         if serial.is_none() && self.source.origin == ZoneOrigin::Operator {
             self.handing_over.on_success();
             return self.reload_unsigned(reread).await;
@@ -668,8 +668,8 @@ impl SigningTask {
         }
     }
 
-    /// Makes the server process load the file of the operator if a command names the zone, and it is not signed yet or
-    /// no longer signed.
+    /// Makes the server process load the operator's file if a command names the zone, and it is not signed yet or no
+    /// longer signed.
     async fn reload_unsigned(&self, reread: Option<&Reread>) {
         let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
         let context = Rc::clone(&self.context);

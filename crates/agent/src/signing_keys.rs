@@ -1,4 +1,4 @@
-//! The keys of a signed zone: makes the keeper create and erase them, stores their state, and names the pending checks.
+//! A signed zone's keys: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
 //! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
 //! can continue from any point.

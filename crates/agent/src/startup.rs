@@ -158,7 +158,7 @@ fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io:
     sandbox::enter_as_agent(sandbox, &writable).map(drop)
 }
 
-/// The folder of a zone file, which an editor may replace by another file.
+/// A zone file's folder, which an editor may replace by another file.
 fn folder_of(zone: &Zone) -> PathBuf {
     match zone.file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),

@@ -1,4 +1,4 @@
-//! DNS servers in the process of a test.
+//! DNS servers in a test's process.
 
 use crate::blocking;
 use sanderling_config::DomainName;

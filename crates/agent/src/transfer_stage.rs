@@ -1,6 +1,6 @@
 //! The records that a transfer has brought so far, in their order: the last ones in memory, those before in a file of
-//! the state folder, so that a server that sends without end takes space of a disk, up to the limit of the transfer.
-//! Only [`crate::zone_transfer`] uses it.
+//! the state folder, so that a server that sends without end takes space of a disk, up to the transfer's limit. Only
+//! [`crate::zone_transfer`] uses it.
 
 use crate::blocking::DISK;
 use sanderling_config::TRANSFERRED_ZONES;
@@ -65,7 +65,7 @@ impl TransferStage {
         Ok(())
     }
 
-    /// Calls `visit` with each record. The position of a record is its number, as that of a line.
+    /// Calls `visit` with each record. A record's position is its number, as that of a line.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -1,5 +1,5 @@
-//! Queries the conditions that the state of a zone's keys waits for: the version on the name servers of the zone, and
-//! the DS records of the parent zone.
+//! Queries the conditions that the state of a zone's keys waits for: the version on the zone's name servers, and the DS
+//! records of the parent zone.
 
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;

@@ -204,7 +204,7 @@ pub(crate) struct TransferredZone {
     pub(crate) changes: Vec<u8>,
     /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
-    /// The ignored records of the server.
+    /// The server's ignored records.
     pub(crate) left_out: LeftOut,
 }
 
@@ -221,7 +221,7 @@ impl Workspace {
         Workspace { state, limits, large_zones: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The size limit of a zone, as sent and as stored: the server process reads no longer file.
+    /// A zone's size limit, as sent and as stored: the server process reads no longer file.
     fn size_limit(&self) -> SizeLimit {
         let limit = |bytes_max, key| SizeLimit { bytes_max, key };
         let own = limit(self.limits.transferred_zone_bytes_max, "transferred_zone_max");
@@ -280,7 +280,7 @@ impl TransferSource {
         let mut builder = workspace.builder(apex);
         // A large zone takes seconds, in which other zones are not to wait.
         let write = move || {
-            // Also if the task of the zone has ended meanwhile.
+            // Also if the zone's task has ended meanwhile.
             let _large_zone = large_zone;
             let zone = match &stored {
                 Some(stored) => build(patched(builder, &changes, stored, apex, size.bytes_max)?)?,

@@ -259,7 +259,7 @@ impl Zones {
         self.journals.store(journals, |apex| self.has_zone(apex));
     }
 
-    /// Whether the configuration or a catalog has the zone. Only the server process knows the zones of a folder.
+    /// Whether the configuration or a catalog has the zone. Only the server process knows a folder's zones.
     fn has_zone(&self, apex: &DomainName) -> bool {
         self.config.zone_folder.is_some()
             || self.configured.contains(apex)
@@ -307,7 +307,7 @@ impl Zones {
         transfers.chain(signatures).collect()
     }
 
-    /// The state of the zones; `aliases` has their targets of `ALIAS`.
+    /// The zones' state; `aliases` has their targets of `ALIAS`.
     pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();

@@ -24,11 +24,11 @@ pub struct Authority {
     pub directory: String,
     /// The file with the root that signs the certificate of its own server; `None` for those of the system.
     pub root: Option<PathBuf>,
-    /// The profile of its certificates; `None` for its default.
+    /// Its certificates' profile; `None` for its default.
     pub profile: Option<String>,
     /// Its name in CAA records (RFC 8659 §4.2), if it is known.
     pub caa: Option<String>,
-    /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
+    /// The account of the operator there, which this server's account is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
     /// Its position in the configuration.
     pub location: ValueLocation,
@@ -37,7 +37,7 @@ pub struct Authority {
 /// An account that an operator has with an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// The identifier of the key, as the authority gives it.
+    /// The key's identifier, as the authority gives it.
     pub id: String,
     /// The file with the key, relative to the working directory or absolute.
     pub key_file: PathBuf,

@@ -13,7 +13,7 @@ use std::path::Path;
 /// A catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
-    /// The name of its zone.
+    /// Its zone's name.
     pub apex: DomainName,
     /// The role of this server for it.
     pub role: CatalogRole,
@@ -187,7 +187,7 @@ impl Catalog {
         groups.iter().filter(|(_, zones)| zones.contains(zone)).map(|(group, _)| group.as_str())
     }
 
-    /// All servers that may be the primary of a member.
+    /// All servers that may be a member's primary.
     pub fn member_primaries(&self) -> impl Iterator<Item = &Primary> {
         let (primaries, groups) = match &self.role {
             CatalogRole::Consumer { primaries, groups, .. } => (&primaries[..], &groups[..]),

@@ -46,13 +46,13 @@ pub struct Config {
     pub worker_count: usize,
     /// Sockets of each address.
     pub sockets_per_address: SocketsPerAddress,
-    /// The account of the server process; `None` keeps the user that started the program.
+    /// The server process's account; `None` keeps the user that started the program.
     pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
     /// The process that holds the private keys of `certificates`.
     pub keys: KeyPlace,
-    /// The path of the control socket, if the file has one.
+    /// The control socket's path, if the file has one.
     pub control: Option<PathBuf>,
     /// Its position in the file.
     pub control_location: Option<ValueLocation>,
@@ -96,7 +96,7 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
     pub acme: Option<Acme>,
-    /// The derived records of each domain, in the order of the file.
+    /// Each domain's derived records, in the order of the file.
     pub derived: Vec<DerivedRecords>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
@@ -194,7 +194,7 @@ impl Config {
         Some(Diagnostic::error(self.control_location.clone()?, problem))
     }
 
-    /// Why the agent cannot use the state folder that the file names, which this process asks as the user of the agent.
+    /// Why the agent cannot use the state folder that the file names, which this process asks as the agent's user.
     pub fn state_problem(&self) -> Option<Diagnostic> {
         let problem = check_state_folder(self.state.as_deref().filter(|_| self.needs_agent())?).err()?;
         Some(Diagnostic::error(self.state_location.clone()?, problem))
@@ -305,7 +305,7 @@ impl Config {
         !self.zones.is_empty() || self.has_transferred_zones() || self.zone_folder.is_some()
     }
 
-    /// The transfers of each zone.
+    /// Each zone's transfers.
     pub fn transfers_by_zone(&self) -> TransfersByZone<'_> {
         TransfersByZone::new(&self.transfers, &self.zone_transfers)
     }
@@ -378,7 +378,7 @@ impl Config {
             || self.users_directories().next().is_some()
     }
 
-    /// The directories of the user files.
+    /// The user files' directories.
     pub fn users_directories(&self) -> impl Iterator<Item = PathBuf> {
         let rules = self.sites.iter().flat_map(|site| &site.options.rules.auth);
         rules.map(|rule| match rule.users_file.parent() {
@@ -444,7 +444,7 @@ pub enum SocketsPerAddress {
 /// The section for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// The addresses of the listener; none if there is none.
+    /// The listener's addresses; none if there is none.
     pub listen: Vec<SocketAddr>,
     /// Their position in the configuration.
     pub location: ValueLocation,
@@ -597,7 +597,7 @@ pub const LATEST_RENEWAL_PART: u64 = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
-    /// The certificates of the first domain are also used for a name without one.
+    /// The first domain's certificates are also used for a name without one.
     pub names: Vec<DomainName>,
     /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
     /// to that.

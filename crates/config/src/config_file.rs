@@ -84,7 +84,7 @@ fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> O
 /// Reads a section.
 type ReadSection<B> = fn(&mut B, Entry<'_, '_>);
 
-/// Builds the configuration from the sections of the file.
+/// Builds the configuration from the file's sections.
 struct ConfigBuilder<'e, 'a> {
     reader: &'e mut ConfigReader<'a>,
     directory: &'e Path,
@@ -113,7 +113,7 @@ struct ConfigBuilder<'e, 'a> {
     transfer_uses: Vec<(usize, DomainName)>,
     /// The domains with `update`, with their offsets.
     update_uses: Vec<(usize, DomainName)>,
-    /// The offsets of the catalogs, in their order.
+    /// The catalogs' offsets, in their order.
     catalog_uses: Vec<usize>,
     /// The offset of each `derive`, with its index in the configuration.
     derive_uses: Vec<(usize, usize)>,
@@ -432,7 +432,7 @@ impl ConfigBuilder<'_, '_> {
         link_targets
     }
 
-    /// The hosts of the site, the first of which is `name`.
+    /// The site's hosts, the first of which is `name`.
     fn read_site(
         &mut self,
         name: &DomainName,
@@ -486,7 +486,7 @@ impl ConfigBuilder<'_, '_> {
         self.error(offset, message, format!("remove one of the two; the other is {other}"));
     }
 
-    /// The path of `entry`, relative to the directory of the file, and its location.
+    /// The path of `entry`, relative to the file's directory, and its location.
     fn read_path(&mut self, entry: Option<Entry<'_, '_>>) -> Option<(PathBuf, ValueLocation)> {
         let entry = entry?;
         let (offset, text) = self.reader.string(entry)?;
@@ -584,7 +584,7 @@ fn is_media_type(text: &str) -> bool {
 }
 
 /// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key`
-/// is the section of a domain.
+/// is a domain's section.
 fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;

@@ -28,7 +28,7 @@ pub(super) fn entries<'n, 't>(table: &'n DeTable<'t>, example: &'n str) -> Vec<E
 /// A key of a table with its value.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'n, 't> {
-    /// The position of the key, in bytes from the start of the file.
+    /// The key's position, in bytes from the start of the file.
     pub(super) offset: usize,
     pub(super) key: &'n str,
     pub(super) value: &'n Node<'t>,

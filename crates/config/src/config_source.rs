@@ -87,7 +87,7 @@ impl SearchPaths {
         SearchPaths { from_environment, defaults }
     }
 
-    /// The search paths of this process.
+    /// This process's search paths.
     pub fn from_env() -> SearchPaths {
         let from_environment = env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         SearchPaths::new(from_environment, DEFAULT_FILES.map(PathBuf::from).to_vec())

@@ -136,7 +136,7 @@ enum Unreadable {
 
 fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     let mut content = Vec::new();
-    // Without blocking: a FIFO at the path of the file would block a reload forever.
+    // Without blocking: a FIFO at the file's path would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path).map_err(Unreadable::Io)?;
     if !file.metadata().map_err(Unreadable::Io)?.is_file() {
         return Err(Unreadable::NotAFile);

@@ -1,4 +1,4 @@
-//! Records that follow the server: which ones are added to the zones for the names of each domain.
+//! Records that follow the server: which ones are added to the zones for each domain's names.
 
 use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
@@ -57,7 +57,7 @@ impl DerivedKind {
         DerivedKind::ALL.into_iter().chain(not_chosen).find(|kind| kind.name() == name)
     }
 
-    /// The types of its records.
+    /// Its records' types.
     pub fn record_types(self) -> &'static [&'static str] {
         match self {
             DerivedKind::Https => &["HTTPS"],
@@ -69,7 +69,7 @@ impl DerivedKind {
     }
 }
 
-/// The derived records of a domain.
+/// A domain's derived records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRecords {
     /// The domain and its aliases.
@@ -89,7 +89,7 @@ pub struct DerivedRecords {
 pub struct DerivedRrset {
     /// The kind.
     pub kind: DerivedKind,
-    /// The owner of the records, in lower case and without a dot at the end.
+    /// The records' owner, in lower case and without a dot at the end.
     pub owner: String,
     /// The name that they are for, whose addresses the zone has.
     pub host: DomainName,
@@ -121,7 +121,7 @@ pub(super) fn derived_rrsets<'z>(
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
-                // The policy of the domain, which is the first name.
+                // The domain's policy, which is the first name.
                 if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
                     continue;
                 }

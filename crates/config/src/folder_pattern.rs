@@ -1,4 +1,4 @@
-//! Patterns for the files of a folder: `sites/*.toml`.
+//! Patterns for a folder's files: `sites/*.toml`.
 
 use sanderling_os::error::with_second_try;
 use std::ffi::OsString;

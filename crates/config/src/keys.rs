@@ -1,5 +1,4 @@
-//! The keys of the configuration file: one table for the reader, its messages, and the processes that a reload
-//! replaces.
+//! The configuration file's keys: one table for the reader, its messages, and the processes that a reload replaces.
 
 use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;

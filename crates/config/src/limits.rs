@@ -1,4 +1,4 @@
-//! The limits of the configuration: one table of keys, defaults and ranges for the reader, the help and the manual.
+//! The configuration's limits: one table of keys, defaults and ranges for the reader, the help and the manual.
 
 use crate::units::Quantity;
 use std::sync::LazyLock;

@@ -108,7 +108,7 @@ pub fn report(diagnostics: &[Diagnostic]) {
     write(Output::Stderr, text);
 }
 
-/// Writes a message to standard error, each line with the name of the program.
+/// Writes a message to standard error, each line with the program's name.
 pub fn log(message: &str) {
     write_message(Level::Info, message);
 }

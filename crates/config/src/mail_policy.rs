@@ -19,7 +19,7 @@ pub enum MailPolicyMode {
     None,
 }
 
-/// The configured policy of a domain.
+/// A domain's configured policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MailPolicy {
     /// How senders treat a server that does not match.

@@ -5,7 +5,7 @@ use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders}
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The rules of a site.
+/// A site's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRules {
     /// Redirects, rewrites and error pages, in the order of the file.

@@ -181,7 +181,7 @@ const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
-/// The directory of a log; `None` if it does not exist, which is reported otherwise.
+/// A log's directory; `None` if it does not exist, which is reported otherwise.
 fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
     let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some((directory, fs::metadata(directory).ok()?))
@@ -192,8 +192,8 @@ fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     Problem::new(message, "use a directory that only the user of the supervisor can write to")
 }
 
-/// Whether not every user can make files in the directory of the log: they could replace the log, or put a link in
-/// place of a rotated one.
+/// Whether not every user can make files in the log's directory: they could replace the log, or put a link in place of
+/// a rotated one.
 fn check_log_directory(log: &Path) -> Result<(), Problem> {
     match log_directory(log) {
         Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {
@@ -203,8 +203,8 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     }
 }
 
-/// That someone else than root, the user of this process, `account` as which the server serves, and the owner of the
-/// log can make files in its directory.
+/// That someone else than root, this process's user, `account` as which the server serves, and the owner of the log can
+/// make files in its directory.
 pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
     let (directory, metadata) = log_directory(log)?;
     let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
@@ -252,7 +252,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
             false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "name another path")),
         };
     }
-    // The server creates the directory of the socket, and none above it.
+    // The server creates the socket's directory, and none above it.
     let above = path.parent().and_then(Path::parent).filter(|above| !above.as_os_str().is_empty());
     // One that this user cannot reach may be there for the user that starts the server.
     let is_missing = |above: &&Path| match fs::metadata(above) {
@@ -268,7 +268,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The user of this process.
+/// This process's user.
 fn user_text() -> String {
     sanderling_os::user::switched_name().map_or_else(|| "this user".to_owned(), |name| format!("the user `{name}`"))
 }

@@ -6,7 +6,7 @@ use crate::request_log::LogTarget;
 use sanderling_log_format::LogKind;
 use std::path::Path;
 
-/// A file, or a folder with files, that is not for the clients of a site.
+/// A file, or a folder with files, that is not for a site's clients.
 #[derive(Clone, Copy, Debug)]
 pub struct PrivateFile<'c> {
     /// The kind of file: `private key`.
@@ -15,7 +15,7 @@ pub struct PrivateFile<'c> {
     pub path: &'c Path,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// Its position in the configuration; `None` for the files of the configuration, and for what arguments say.
+    /// Its position in the configuration; `None` for the configuration's files, and for what arguments say.
     pub location: Option<&'c ValueLocation>,
 }
 

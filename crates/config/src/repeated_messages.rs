@@ -74,7 +74,7 @@ pub struct VersionChange {
     pub from: u32,
     /// The serial of the version.
     pub to: u32,
-    /// The line about this version alone, after the name of the zone.
+    /// The line about this version alone, after the zone's name.
     pub line: String,
     /// The text after the serials in a line about several versions, of which this is the last.
     pub of_several: String,

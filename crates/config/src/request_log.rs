@@ -67,7 +67,7 @@ pub enum LogTarget {
     Stdout,
     /// Standard error.
     Stderr,
-    /// The syslog daemon of this machine, which journald replaces.
+    /// This machine's syslog daemon, which journald replaces.
     Syslog,
     /// A program that listens at the Unix socket with this path and reads dnstap messages.
     Dnstap(PathBuf),

@@ -1,4 +1,4 @@
-//! The services of the program, and which of its listeners belong to a service manager.
+//! The program's services, and which of its listeners belong to a service manager.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -67,7 +67,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// The service of a listener, and whether a service manager owns it.
+/// A listener's service, and whether a service manager owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerRole {
     /// The service.

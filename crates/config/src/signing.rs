@@ -15,7 +15,7 @@ pub const ZONE_KEYS: &str = "keys";
 /// A signed zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedZone {
-    /// The name of the zone.
+    /// The zone's name.
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
@@ -108,7 +108,7 @@ pub struct Signing {
     pub dnskey_ttl_s: u32,
     /// Seconds that are added to each wait for caches.
     pub rollover_safety_s: u32,
-    /// The servers of the parent zone; if there are none, the resolver of the system is asked for them.
+    /// The parent zone's servers; if there are none, the resolver of the system is asked for them.
     pub parent_servers: Vec<SocketAddr>,
     /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers
     /// are kept in the zone.
@@ -146,7 +146,7 @@ pub enum SigningAlgorithm {
     RsaSha256,
 }
 
-/// The keys of a zone.
+/// A zone's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZoneKeyLayout {
     /// One key signs everything.
@@ -159,9 +159,9 @@ pub enum ZoneKeyLayout {
 /// The serial of a signed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignedSerial {
-    /// The serial of the zone file.
+    /// The zone file's serial.
     Keep,
-    /// The serial of the zone file if it is later than the last one, otherwise the last one plus one.
+    /// The zone file's serial if it is later than the last one, otherwise the last one plus one.
     #[default]
     Increment,
     /// The date, and two digits.

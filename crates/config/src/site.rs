@@ -1,4 +1,4 @@
-//! The sites of a configuration, and how their files are served.
+//! A configuration's sites, and how their files are served.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No
-    /// host belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite)
-    /// selects the site.
+    /// The site's hosts, its own domain before the aliases; `*.example.com` is all names below example.com. No host
+    /// belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite) selects the
+    /// site.
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,
@@ -22,7 +22,7 @@ pub struct Site {
     pub options: SiteOptions,
 }
 
-/// How the files of a site are served.
+/// How a site's files are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over

@@ -39,7 +39,7 @@ impl TsigAlgorithm {
 /// A key that this server shares with others (RFC 8945), and the file with its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TsigKeyFile {
-    /// The name of the key.
+    /// The key's name.
     pub name: DomainName,
     /// Its algorithm.
     pub algorithm: TsigAlgorithm,
@@ -146,7 +146,7 @@ impl TransferRule {
     }
 }
 
-/// The transfers of each zone.
+/// Each zone's transfers.
 #[derive(Debug)]
 pub struct TransfersByZone<'c> {
     default: &'c ZoneTransfers,

@@ -37,9 +37,9 @@ pub const UPDATE_TYPES: [&str; 26] = [
 pub struct UpdateRule {
     /// The key that signs the updates.
     pub key: DomainName,
-    /// The names of the records.
+    /// The records' names.
     pub names: Vec<NamePattern>,
-    /// The types of the records, in upper case; `None` for all.
+    /// The records' types, in upper case; `None` for all.
     pub types: Option<Vec<String>>,
 }
 
@@ -58,8 +58,8 @@ enum PatternLabel {
 }
 
 impl NamePattern {
-    /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@`
-    /// is the name of the zone itself.
+    /// The names of `text`, without the zone's name: labels, of which `*` is any one and `**` is any number. `@` is the
+    /// name of the zone itself.
     ///
     /// # Errors
     /// The problem.

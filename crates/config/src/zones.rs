@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// The name of the zone. No two zones have the same.
+    /// The zone's name. No two zones have the same.
     pub apex: DomainName,
     /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
@@ -37,10 +37,9 @@ pub enum ZoneOrigin {
     Primaries,
     /// The agent writes the file, which is the signed version of the operator's file.
     Signer,
-    /// The agent writes the file of a catalog, as with primaries. Only servers that may transfer it get answers from
-    /// it.
+    /// The agent writes a catalog's file, as with primaries. Only servers that may transfer it get answers from it.
     Catalog,
-    /// The same with the zones of this server.
+    /// The same with this server's zones.
     ProducedCatalog,
 }
 
@@ -59,7 +58,7 @@ impl ZoneOrigin {
 /// A zone that is transferred from primary servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondaryZone {
-    /// The name of the zone.
+    /// The zone's name.
     pub apex: DomainName,
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
@@ -145,7 +144,7 @@ pub struct ZoneFolder {
     pub location: ValueLocation,
 }
 
-/// The zones of a folder.
+/// A folder's zones.
 #[derive(Debug, Default)]
 pub struct ZoneListing {
     /// The zones that the folder defines, in the order of their names.

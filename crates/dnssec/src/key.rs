@@ -39,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// The role of a key.
+/// A key's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyRole {
@@ -98,7 +98,7 @@ impl TryFrom<String> for KeyId {
 pub struct PublicKey {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The role of the key. A CSK or KSK has the flag SEP.
+    /// The key's role. A CSK or KSK has the flag SEP.
     pub role: KeyRole,
     /// The public key field (RFC 3110 §2, RFC 6605 §4, RFC 8080 §3).
     #[serde(rename = "public-key", serialize_with = "write_base64", deserialize_with = "read_base64")]
@@ -115,7 +115,7 @@ fn read_base64<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<u8>, D::E
 }
 
 impl PublicKey {
-    /// The name of the key.
+    /// The key's name.
     pub fn id(&self) -> KeyId {
         KeyId(Sha256::digest(&self.bytes).into())
     }
@@ -171,7 +171,7 @@ pub fn key_tag(dnskey_rdata: &[u8]) -> u16 {
 pub struct Ds {
     /// The key tag of the DNSKEY record.
     pub key_tag: u16,
-    /// The algorithm of the key.
+    /// The key's algorithm.
     pub algorithm: u8,
     /// The digest algorithm.
     pub digest_type: u8,

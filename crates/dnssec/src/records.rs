@@ -40,7 +40,7 @@ struct StoredName {
     start: usize,
     wire_bytes: u16,
     key_bytes: u16,
-    /// The index of its first record. A builder does not have it yet.
+    /// Its first record's index. A builder does not have it yet.
     records_start: u32,
 }
 
@@ -121,8 +121,8 @@ impl RecordsBuilder {
         name_of(self.names[name.0 as usize].wire(&self.bytes))
     }
 
-    /// The records in canonical order, each once. Where the records of an RRset have several TTLs, each gets the lowest
-    /// (RFC 2181 §5.2).
+    /// The records in canonical order, each once. Where an RRset's records have several TTLs, each gets the lowest (RFC
+    /// 2181 §5.2).
     ///
     /// # Panics
     /// With 2^32 records.
@@ -397,12 +397,12 @@ impl<'r> Rrset<'r> {
         self.records[0].rtype
     }
 
-    /// The TTL of the records; of RRSIG records, that of the first.
+    /// The records' TTL; of RRSIG records, that of the first.
     pub(crate) fn ttl_s(self) -> u32 {
         self.records[0].ttl_s
     }
 
-    /// The RDATA of the records, in canonical order.
+    /// The records' RDATA, in canonical order.
     pub(crate) fn rdatas(self) -> impl ExactSizeIterator<Item = &'r [u8]> + Clone {
         let bytes = self.bytes;
         self.records.iter().map(move |record| record.rdata(bytes))

@@ -83,9 +83,9 @@ pub enum Denial {
 /// The serial of the signed version. Each is later than that of the previous version, except for `Keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialPolicy {
-    /// The serial of the unsigned records. Secondaries do not notice new signatures of the same records.
+    /// The unsigned records' serial. Secondaries do not notice new signatures of the same records.
     Keep,
-    /// The serial of the unsigned records if it is later; otherwise the last one plus one.
+    /// The unsigned records' serial if it is later; otherwise the last one plus one.
     Increment,
     /// `YYYYMMDD00`, if that is later; otherwise the last one plus one.
     Date,
@@ -147,7 +147,7 @@ impl Default for SigningParameters {
 /// The input of [`sign`].
 #[derive(Clone, Copy, Debug)]
 pub struct SigningJob<'j> {
-    /// The apex of the zone.
+    /// The zone's apex.
     pub apex: Name<'j>,
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
     /// ignored; DNSKEY, CDS and CDNSKEY records are kept together with those of `keys`.
@@ -181,7 +181,7 @@ pub struct SignedZone {
     pub kept_count: usize,
 }
 
-/// Changes of the unsigned records of a zone. A record with another TTL is removed and added.
+/// Changes of a zone's unsigned records. A record with another TTL is removed and added.
 #[derive(Clone, Debug, Default)]
 pub struct RecordChanges {
     /// The records that the zone no longer has.
@@ -212,7 +212,7 @@ impl RecordChanges {
 /// The input of [`sign_change`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeJob<'j> {
-    /// The apex of the zone.
+    /// The zone's apex.
     pub apex: Name<'j>,
     /// The changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
     pub changes: &'j RecordChanges,

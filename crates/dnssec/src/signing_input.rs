@@ -11,7 +11,7 @@ pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
 pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
 
 const CLASS_IN: u16 = 1;
-/// Bytes of the fields of RRSIG RDATA before the name of the signer.
+/// Bytes of the fields of RRSIG RDATA before the signer's name.
 const HEAD_BYTES: usize = 18;
 /// Bytes of type, class and TTL of a record.
 const RECORD_HEAD_BYTES: usize = 8;

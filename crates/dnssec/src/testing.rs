@@ -16,7 +16,7 @@ pub(crate) fn apex(text: &str) -> NameBuf {
     NameBuf::joined(&labels, Name::ROOT).expect("a name")
 }
 
-/// The records of a zone file.
+/// A zone file's records.
 pub(crate) fn records(apex: Name<'_>, text: &str) -> Records {
     let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
     let mut builder = RecordsBuilder::default();

@@ -1,4 +1,4 @@
-//! The keys of a zone, and their records in the zone, in the parent zone and in caches. From that follows when keys are
+//! A zone's keys, and their records in the zone, in the parent zone and in caches. From that follows when keys are
 //! introduced and removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC 7583).
 //!
 //! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from
@@ -235,7 +235,7 @@ impl ZoneKey {
     }
 }
 
-/// How long resolvers keep parts of the versions of a zone.
+/// How long resolvers keep parts of a zone's versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedTtls {
     /// Of the last version.
@@ -268,7 +268,7 @@ fn longer(left: ZoneTtls, right: ZoneTtls) -> ZoneTtls {
     ZoneTtls { dnskey_s: left.dnskey_s.max(right.dnskey_s), longest_s: left.longest_s.max(right.longest_s) }
 }
 
-/// The state of the keys of a zone, to be stored after each change, before what follows from it is done.
+/// The state of a zone's keys, to be stored after each change, before what follows from it is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneKeys {
     keys: Vec<ZoneKey>,
@@ -480,7 +480,7 @@ impl ZoneKeys {
         let has = |role: &KeyRole| {
             self.keys.iter().any(|key| key.goal == Goal::Active && key.public.role == *role && is_wanted(key))
         };
-        // Of the keys of a rollover, one may be made already.
+        // Of a rollover's keys, one may be made already.
         let is_free = !is_changing || is_begun || self.keys.iter().all(|key| !key.is_retired() && is_wanted(key));
         let needed: Vec<KeyRequest> = policy
             .layout

@@ -1,10 +1,10 @@
-//! The limits of a connection, and its budgets for frames that cost work but are not requests.
+//! A connection's limits, and its budgets for frames that cost work but are not requests.
 
 use sanderling_http::RequestLimits;
 
 use crate::frame::{HEADER_BYTES, U31_MAX};
 
-/// The limits of a connection.
+/// A connection's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
@@ -97,11 +97,10 @@ const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
 /// Bytes that are received for each one of header fields and content, if they are no flood.
 const RECEIVED_PER_PAYLOAD: u64 = 8;
 
-/// The remaining budgets of a connection.
+/// A connection's remaining budgets.
 ///
-/// Each recovers by the behaviour of an honest client, up to its limit: none counts over the life of a connection,
-/// since a long download would reach it, and none grows, so that a flood after a download ends as soon as one before
-/// it.
+/// Each recovers by the behaviour of an honest client, up to its limit: none counts over a connection's life, since a
+/// long download would reach it, and none grows, so that a flood after a download ends as soon as one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,

@@ -152,7 +152,7 @@ struct HeadWriter<'s> {
     head: &'s mut Vec<u8>,
     pseudo: &'s mut Vec<u8>,
     found: [Option<Range<usize>>; Pseudo::COUNT],
-    /// The scheme of the connection.
+    /// The connection's scheme.
     scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,

@@ -1,4 +1,4 @@
-//! The open streams of a connection, and which of them sends next.
+//! A connection's open streams, and which of them sends next.
 
 use alloc::vec::Vec;
 

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
 pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of the dynamic updates of a zone: more than the limit `zone_updates_bytes_max` allows.
+/// Bytes of a zone's dynamic updates: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of journals after which no further one is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub enum Challenge {
     },
 }
 
-/// The state of the agent, for the operator.
+/// The agent's state, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentReport {
     /// The requested certificates, in the order of the configuration.
@@ -55,7 +55,7 @@ pub struct AgentReport {
 /// A requested certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateReport {
-    /// The domain, which is also the name of its folder.
+    /// The domain, which is also its folder's name.
     pub name: String,
     /// The names that it is for.
     pub names: Vec<String>,
@@ -63,7 +63,7 @@ pub struct CertificateReport {
     pub authority: String,
     /// Whether an order is in progress.
     pub is_in_progress: bool,
-    /// The progress of the order.
+    /// The order's progress.
     pub progress: Option<String>,
     /// The issued certificate; `None` if nothing was.
     pub issued: Option<IssuedReport>,
@@ -132,7 +132,7 @@ pub struct ServedZones {
 /// Dynamic updates of a zone to store, which come with it ([`FdKind::Updates`](crate::FdKind::Updates)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesToStore {
-    /// The name of the zone.
+    /// The zone's name.
     pub zone: String,
     /// Identifies the updates among those of the process that applied them.
     pub id: UpdatesId,
@@ -146,14 +146,14 @@ pub struct UpdatesToStore {
 pub struct UpdatesId {
     /// The process ID.
     pub pid: u32,
-    /// Counts the versions of the process.
+    /// Counts the process's versions.
     pub number: u64,
 }
 
 /// The outcome of [`UpdatesToStore`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesOutcome {
-    /// The name of the zone.
+    /// The zone's name.
     pub zone: String,
     /// Identifies the stored updates.
     pub id: UpdatesId,
@@ -207,7 +207,7 @@ pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
 /// A primary server says that a zone has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneNotify {
-    /// The name of the zone.
+    /// The zone's name.
     pub name: String,
     /// The serial there, if the server says so.
     pub serial: Option<u32>,
@@ -274,7 +274,7 @@ pub struct AliasReport {
     pub problem: Option<String>,
 }
 
-/// The state of a signed zone. Times are in seconds since 1970.
+/// A signed zone's state. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningReport {
     /// The signed version; `None` if there is none yet.
@@ -371,7 +371,7 @@ pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<ServedZones>
     from_memfd(descriptor)
 }
 
-/// Writes journals with the names of their zones, into one or several files.
+/// Writes journals with their zones' names, into one or several files.
 pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item = io::Result<OwnedFd>> {
     let mut rest = journals.iter().peekable();
     std::iter::from_fn(move || {

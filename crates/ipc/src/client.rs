@@ -1,4 +1,4 @@
-//! The client of the control socket: sends a command to the running server, writes its answer, returns the exit status.
+//! The control socket's client: sends a command to the running server, writes its answer, returns the exit status.
 
 use crate::connection::{Connection, Received};
 use crate::message::{Command, DecodeError, Event, Message};

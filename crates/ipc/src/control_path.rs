@@ -1,4 +1,4 @@
-//! The path of the control socket, as a server and its clients find it.
+//! The control socket's path, as a server and its clients find it.
 //!
 //! Both find the same path if they see the same configuration file, user and environment.
 
@@ -11,12 +11,12 @@ const FILE_NAME: &str = "control.sock";
 /// The folder of a server that root has started.
 const SYSTEM_FOLDER: &str = "/run/sanderling";
 
-/// The default path in the environment of a process; `None` if there is no folder for it.
+/// The default path in a process's environment; `None` if there is no folder for it.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeEnv(Option<PathBuf>);
 
 impl RuntimeEnv {
-    /// The environment of this process.
+    /// This process's environment.
     pub fn from_env() -> RuntimeEnv {
         let folder = |name| env::var(name).unwrap_or_default();
         let is_root = sanderling_os::process::effective_uid() == 0;

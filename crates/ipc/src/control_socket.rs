@@ -196,17 +196,17 @@ impl ControlSocket {
         }
     }
 
-    /// Sends text for the standard output of a client.
+    /// Sends text for a client's standard output.
     pub fn send_stdout(&mut self, id: ClientId, text: &str) {
         Text::parts(text).for_each(|part| self.send(id, Event::Stdout(part)));
     }
 
-    /// Sends text for the standard error of a client.
+    /// Sends text for a client's standard error.
     pub fn send_stderr(&mut self, id: ClientId, text: &str) {
         Text::parts(text).for_each(|part| self.send(id, Event::Stderr(part)));
     }
 
-    /// Ends the command of a client, and disconnects it when it has read the answer.
+    /// Ends a client's command, and disconnects it when it has read the answer.
     pub fn finish(&mut self, id: ClientId, is_success: bool) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             client.state = ClientState::Done;
@@ -235,7 +235,7 @@ impl ControlSocket {
         Some(self.clients.remove(index).connection)
     }
 
-    /// The descriptor of a client.
+    /// A client's descriptor.
     pub fn client_fd(&self, id: ClientId) -> Option<BorrowedFd<'_>> {
         self.clients.iter().find(|client| client.id == id).map(|client| client.connection.as_fd())
     }
@@ -253,7 +253,7 @@ impl Client {
     }
 }
 
-/// Creates the folder of the control socket, but none above it: a wrong path leaves no folders.
+/// Creates the control socket's folder, but none above it: a wrong path leaves no folders.
 fn create_folder_of(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     match fs::create_dir(folder) {

@@ -23,11 +23,10 @@ pub struct DerivedSet {
     pub zones: BTreeMap<String, DerivedZone>,
 }
 
-/// The derived records of a zone.
+/// A zone's derived records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DerivedZone {
-    /// How often the records have changed. It is added to the serial of the zone file, so that secondary servers
-    /// notice.
+    /// How often the records have changed. It is added to the zone file's serial, so that secondary servers notice.
     pub change_count: u32,
     /// The records.
     pub records: Vec<DerivedRecord>,

@@ -61,7 +61,7 @@ pub struct Descriptors {
     pub certificates: Option<OwnedFd>,
     /// Good versions of certificates.
     pub kept_certificates: Option<OwnedFd>,
-    /// The private keys of a keeper.
+    /// A keeper's private keys.
     pub held_keys: Option<OwnedFd>,
     /// Sockets to the keeper.
     pub keeper_sockets: Vec<OwnedFd>,
@@ -79,7 +79,7 @@ pub struct Descriptors {
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
-    /// The dynamic updates of a zone.
+    /// A zone's dynamic updates.
     pub updates: Option<OwnedFd>,
     /// Changes of a zone.
     pub zone_changes: Option<OwnedFd>,
@@ -87,7 +87,7 @@ pub struct Descriptors {
     pub derived_records: Option<OwnedFd>,
     /// The certificates in service.
     pub served_certificates: Option<OwnedFd>,
-    /// The state of the agent.
+    /// The agent's state.
     pub agent_report: Option<OwnedFd>,
     /// Where the lines of logs go.
     pub logs: Vec<(LogKind, OwnedFd)>,

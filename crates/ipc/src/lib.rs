@@ -1,4 +1,4 @@
-//! The one protocol between the processes of the server, and between them and the commands that control them.
+//! The one protocol between the server's processes, and between them and the commands that control them.
 //!
 //! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same
 //! messages go

@@ -122,8 +122,8 @@ pub enum Command {
     ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
-    /// The counters of the supervisor, and the running processes, for the status and the metrics of a server process.
-    /// The agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
+    /// The supervisor's counters, and the running processes, for the status and the metrics of a server process. The
+    /// agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
     /// changed.
     Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
@@ -184,22 +184,22 @@ pub enum ZoneCommand {
     },
 }
 
-/// Commands for the signatures of a zone. The agent answers.
+/// Commands for a zone's signatures. The agent answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DnssecCommand {
     /// Report the keys, the records for the parent zone, and the pending step.
     Status {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
     },
     /// Make the first key, whatever DS records the parent zone has.
     NewKeys {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
     },
     /// Replace keys.
     Rollover {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
         /// The keys to replace.
         keys: RolloverKeys,
@@ -262,14 +262,14 @@ pub struct ProcessSupervision {
     /// Whether the configuration needs it.
     #[serde(default)]
     pub is_needed: bool,
-    /// Whether it runs, and works, to the knowledge of the supervisor.
+    /// Whether it runs, and works, to the supervisor's knowledge.
     #[serde(default)]
     pub is_running: bool,
     /// Restarts.
     pub restarts: u64,
 }
 
-/// The state of the keeper, as the supervisor knows it.
+/// The keeper's state, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperSupervision {
     /// Whether it runs, and the like.
@@ -298,7 +298,7 @@ pub enum Event {
     },
     /// All threads of the server process, or of the agent, are responsive.
     Heartbeat,
-    /// The named thread of the server process is not.
+    /// The named thread of the server process hangs.
     ThreadHung(Text),
     /// The server process serves the new configuration.
     Reloaded {
@@ -370,7 +370,7 @@ pub enum Event {
     DerivedStored,
     /// The agent can no longer use its socket to the keeper, and needs another one.
     KeeperLost,
-    /// The state of the agent has changed ([`FdKind::AgentReport`]).
+    /// The agent's state has changed ([`FdKind::AgentReport`]).
     AgentReport,
     /// The agent cannot run for this reason, and exits.
     AgentFailed(Text),
@@ -429,13 +429,13 @@ pub enum FdKind {
     TsigSecrets,
     /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
-    /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
+    /// The agent's state, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
     /// The served zones, in a sealed memfd ([`crate::agent`]).
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
-    /// The dynamic updates of a zone, in a sealed memfd ([`crate::agent`]).
+    /// A zone's dynamic updates, in a sealed memfd ([`crate::agent`]).
     Updates,
     /// Changes of a zone, in a sealed memfd ([`crate::agent`]).
     ZoneChanges,

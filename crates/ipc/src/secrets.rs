@@ -127,7 +127,7 @@ pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PassedCe
 }
 
 impl CertificateContent {
-    /// The certificate of the server, if it is DER.
+    /// The server's certificate, if it is DER.
     pub fn held(&self) -> Option<&[u8]> {
         match self {
             CertificateContent::Held(chain) => chain.first().map(Vec::as_slice),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Another form of the messages needs the next number.
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
-/// Bytes of the ID of a key: the SHA-256 of its public key.
+/// Bytes of a key's ID: the SHA-256 of its public key.
 pub const KEY_ID_BYTES: usize = 32;
 /// The longest input of a signature in a handshake has 165 bytes.
 const INPUT_BYTES_MAX: usize = 256;
@@ -122,7 +122,7 @@ fn put_header(message: &mut [u8], result: u8, scheme: u16, number: u32) {
     message[..HEADER_BYTES].copy_from_slice(&[VERSION, result, s0, s1, n0, n1, n2, n3]);
 }
 
-/// The counters of a keeper.
+/// A keeper's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningCounts {
     /// Signatures of handshakes.

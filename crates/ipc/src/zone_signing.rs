@@ -31,7 +31,7 @@ pub struct ZoneKey {
 /// A request of the agent. Names of zones are text, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyRequest {
-    /// The keys of the zone.
+    /// The zone's keys.
     List {
         /// Its name.
         zone: String,
@@ -43,7 +43,7 @@ pub enum ZoneKeyRequest {
         /// The algorithm of DNSSEC.
         algorithm: u8,
     },
-    /// The private key of the zone is erased from the disk, if it exists.
+    /// The zone's private key is erased from the disk, if it exists.
     Erase {
         /// The zone that has the key.
         zone: String,
@@ -64,7 +64,7 @@ pub enum ZoneKeyRequest {
 /// An answer of the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyAnswer {
-    /// The keys of the zone, the one that was made, or none after one was erased.
+    /// The zone's keys, the one that was made, or none after one was erased.
     Keys(Vec<ZoneKey>),
     /// A signature for each input, as RRSIG records have it.
     Signatures(Vec<Vec<u8>>),

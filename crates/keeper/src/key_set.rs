@@ -41,7 +41,7 @@ impl KeySet {
         certificates
     }
 
-    /// Takes the keys of the previous keeper, until [`KeySet::retain`].
+    /// Takes the previous keeper's keys, until [`KeySet::retain`].
     pub(crate) fn hold_earlier(&mut self, keys: Vec<SecretContent>) {
         for pem in keys {
             // The previous keeper could use it.

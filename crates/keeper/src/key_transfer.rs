@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 /// The folder with the states of zones, below the state folder.
 const SIGNING: &str = "signing";
-/// Bytes of the state of a zone.
+/// Bytes of a zone's state.
 const STATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The TTL in `.key` files. Other programs take their own.
 const TTL_S: u32 = 3600;
@@ -165,7 +165,7 @@ fn folder(state: &Path) -> ZoneKeys {
     })
 }
 
-/// The file with the state of a zone, below the state folder.
+/// The file with a zone's state, below the state folder.
 fn state_file(zone: &DomainName) -> PathBuf {
     Path::new(SIGNING).join(format!("{}.json", zone_file_name(zone)))
 }
@@ -247,7 +247,7 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Changes the owner of the written files to the user of the server, which owns the state folder.
+/// Changes the owner of the written files to the server's user, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
     let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;

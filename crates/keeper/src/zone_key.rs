@@ -46,7 +46,7 @@ impl ZonePrivateKey {
         made.map(|document| Zeroizing::new(document.as_ref().to_vec())).map_err(failed)
     }
 
-    /// The key of a file.
+    /// A file's key.
     ///
     /// # Errors
     /// It is not a key of this algorithm.

@@ -1,4 +1,4 @@
-//! The private keys of the signed zones: a file of PKCS#8 for each, in a folder that no other process may read.
+//! The signed zones' private keys: a file of PKCS#8 for each, in a folder that no other process may read.
 
 use crate::rrsig_input::{SigningKeyName, asks_for_removal, may_name_keys};
 use crate::zone_key::ZonePrivateKey;
@@ -161,7 +161,7 @@ impl ZoneKeys {
         self.folder.path.join(zone_file_name(zone))
     }
 
-    /// The files of the keys of the zone, sorted by their names.
+    /// The files of the zone's keys, sorted by their names.
     fn files(&self, zone: &DomainName) -> Result<Vec<KeyFile>, String> {
         let folder = self.folder_of(zone);
         let failed = |error| format!("cannot read {}: {error}", folder.display());
@@ -179,7 +179,7 @@ impl ZoneKeys {
     }
 }
 
-/// The file of a key, whose name has its algorithm and its ID.
+/// A key's file, whose name has its algorithm and its ID.
 #[derive(Debug)]
 struct KeyFile {
     path: PathBuf,
@@ -221,7 +221,7 @@ fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
     read.map(|_| content).map_err(|error| error.to_string())
 }
 
-/// The name of a zone; text in any other form than that of the configuration is refused.
+/// A zone's name; text in any other form than that of the configuration is refused.
 fn parse_zone(text: &str) -> Result<DomainName, String> {
     let name = DomainName::parse(text).map_err(|problem| problem.message)?;
     if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is not the name of a zone")) }

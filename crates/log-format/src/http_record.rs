@@ -13,7 +13,7 @@ pub struct HttpRecord<'r> {
     pub line: &'r [u8],
     /// The field lines.
     pub fields: FieldLines<'r>,
-    /// The protocol of the connection.
+    /// The connection's protocol.
     pub version: HttpVersion,
     /// Whether the connection is encrypted.
     pub is_encrypted: bool,

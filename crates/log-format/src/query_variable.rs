@@ -21,9 +21,9 @@ pub struct QueryRecord<'r> {
     pub transport: &'static str,
     /// The question; `None` if the query could not be parsed.
     pub question: Option<QueryQuestion<'r>>,
-    /// The code of the reply, as `NOERROR`.
+    /// The reply's code, as `NOERROR`.
     pub rcode: &'static str,
-    /// The length of the reply.
+    /// The reply's length.
     pub reply_bytes: usize,
     /// When the line is written, in milliseconds since 1970.
     pub time_unix_ms: u64,

@@ -121,7 +121,7 @@ impl SyscallCounts {
     }
 }
 
-/// The counts of the current thread.
+/// The current thread's counts.
 pub fn thread_counts() -> SyscallCounts {
     SyscallCounts::read(current())
 }

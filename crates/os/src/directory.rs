@@ -140,7 +140,7 @@ impl Directory {
         Ok((above, name))
     }
 
-    /// The path of the directory when it was opened, without symbolic links.
+    /// The directory's path when it was opened, without symbolic links.
     pub fn real_path(&self) -> &Path {
         &self.real_path
     }

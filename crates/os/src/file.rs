@@ -59,7 +59,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// The type of a file.
+/// A file's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// A regular file.
@@ -70,7 +70,7 @@ pub enum FileType {
     Other,
 }
 
-/// The metadata of a file. Equal metadata means unchanged content, if the file system shows each change.
+/// A file's metadata. Equal metadata means unchanged content, if the file system shows each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// The type.
@@ -174,9 +174,9 @@ impl File {
         usize::try_from(read).is_ok_and(|read| read == length_bytes)
     }
 
-    /// Waits until a write that is in progress has ended. A write changes the times of the file when it begins, and has
-    /// the lock of the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS
-    /// does not take it, but there a read waits for the write.
+    /// Waits until a write that is in progress has ended. A write changes the file's times when it begins, and has the
+    /// lock of the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS does
+    /// not take it, but there a read waits for the write.
     pub fn wait_for_write(&self) {
         count(Syscall::Lseek);
         // ENXIO: the file is empty.
@@ -252,15 +252,14 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
-/// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
-/// asked: outside its sandbox, the process could.
+/// Whether this process's user may read the file at `path`, or search and list the directory. Landlock is not asked:
+/// outside its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
 }
 
-/// Whether the user of this process may write the file at `path`, or create files in the directory. Landlock is not
-/// asked.
+/// Whether this process's user may write the file at `path`, or create files in the directory. Landlock is not asked.
 pub fn is_writable(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::empty()).is_ok()

@@ -1,5 +1,5 @@
-//! The directory of a log, kept open: its files are opened, renamed and removed by their names in it, and no symbolic
-//! link is followed. Another user may be able to make links there.
+//! A log's directory, kept open: its files are opened, renamed and removed by their names in it, and no symbolic link
+//! is followed. Another user may be able to make links there.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -23,7 +23,7 @@ impl LogDirectory {
     /// Opens the directory that has `file`, and the name of the file in it.
     ///
     /// # Errors
-    /// The directory does not exist, or `file` is not the path of a file.
+    /// The directory does not exist, or `file` is not a file's path.
     pub fn of(file: &Path) -> io::Result<(LogDirectory, &OsStr)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", file.display()));
         let name = file.file_name().ok_or_else(no_name)?;

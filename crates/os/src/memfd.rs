@@ -61,7 +61,7 @@ pub fn is_sealed(descriptor: impl AsFd) -> bool {
     fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// The length of a file.
+/// A file's length.
 pub fn length_bytes(descriptor: impl AsFd) -> io::Result<u64> {
     count(Syscall::Fstat);
     Ok(u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0))

@@ -147,7 +147,7 @@ fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool
     ours.chain(changes).map(assignment).collect()
 }
 
-/// The name of the program, then its arguments.
+/// The program's name, then its arguments.
 fn command_line(name: &OsStr, arguments: &[OsString]) -> io::Result<Vec<CString>> {
     std::iter::once(name).chain(arguments.iter().map(OsString::as_os_str)).map(|word| c_string(&[word])).collect()
 }
@@ -163,7 +163,7 @@ fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
         .map_err(|errno| with_context("pidfd_open", pid.as_raw_pid(), &errno.into()))
 }
 
-/// The effective user ID of this process; 0 is root.
+/// This process's effective user ID; 0 is root.
 pub fn effective_uid() -> u32 {
     count(Syscall::Geteuid);
     rustix::process::geteuid().as_raw()
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn end_of_a_process_that_is_not_a_child_is_noticed() {
         let _serial = serialise();
-        // The shell prints the process ID of its child, which exits at the end of its input.
+        // The shell prints its child's process ID, which exits at the end of its input.
         let (mut reader, writer) = UnixStream::pair().expect("created");
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";

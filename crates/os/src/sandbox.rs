@@ -50,8 +50,8 @@ pub enum CoreDumps {
     Forbidden,
 }
 
-/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. Must be
-/// called before the process reads any input that is not the operator's.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of this process's life. Must be called
+/// before the process reads any input that is not the operator's.
 ///
 /// # Errors
 /// The process must end: it may have more rights than it should.
@@ -60,7 +60,7 @@ pub enum CoreDumps {
 /// If another thread runs, which would keep its rights.
 pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
-    // Before the switch of the user, which removes the capability that this needs.
+    // Before the user's switch, which removes the capability that this needs.
     capabilities::empty_bounding_set()?;
     if let Some(user) = user {
         user.switch()?;

@@ -46,7 +46,7 @@ pub fn send_to_self(signal: Signal) -> io::Result<()> {
 }
 
 impl Signals {
-    /// Installs handlers for `signals`, for the life of the process.
+    /// Installs handlers for `signals`, for the process's life.
     pub fn register(signals: &[Signal]) -> io::Result<Signals> {
         let (pipe, writer) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;

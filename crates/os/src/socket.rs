@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// The type of a socket.
+/// A socket's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     /// `SOCK_STREAM`: TCP.
@@ -45,7 +45,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the
-/// processes that it is passed to. `WouldBlock` means that the backlog of the listener is full.
+/// processes that it is passed to. `WouldBlock` means that the listener's backlog is full.
 pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
     count(Syscall::Socket);

@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Serve with the state inherited from a supervisor.
     ServerProcess {
         source: ConfigSource,
-        /// The path of the control socket.
+        /// The control socket's path.
         control: Option<PathBuf>,
         /// The state folder, if there are transferred zones.
         state: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     },
     /// Run the command of a domain whose certificate was renewed.
     RunOnRenew(RenewalCommand),
-    /// Report the errors of the configuration.
+    /// Report the configuration's errors.
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
@@ -126,7 +126,7 @@ pub(crate) enum Command {
 }
 
 impl Invocation {
-    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not give is
+    /// Parses `arguments`, the first of which is the program's name. A configuration file that they do not give is
     /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ enum CliCommand {
     },
     Check(CheckArgs),
     Probe(ProbeArgs),
-    /// Show the status of the running server
+    /// Show the running server's status
     ///
     /// Its addresses, processes with their uptime, problems, and counters.
     #[command(after_help = "Examples:
@@ -428,7 +428,7 @@ for a wrong command line.")]
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// List the zones of the running server, show a zone or its state, add or remove one
+    /// List the running server's zones, show a zone or its state, add or remove one
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
@@ -637,7 +637,7 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
 
-    /// The private key of the certificate, in PEM
+    /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 

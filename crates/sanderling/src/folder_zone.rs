@@ -28,9 +28,9 @@ pub(crate) struct FolderZone {
     pub(crate) source: ConfigSource,
     pub(crate) zone: DomainName,
     pub(crate) action: FolderAction,
-    /// The control socket of the server, or why it is unknown.
+    /// The server's control socket, or why it is unknown.
     pub(crate) socket: Result<PathBuf, String>,
-    /// For the answer of the server.
+    /// For the server's answer.
     pub(crate) timeout: Duration,
 }
 
@@ -213,7 +213,7 @@ impl FolderZone {
     }
 }
 
-/// The name that a removed `file` gets, which is not the name of a zone file.
+/// The name that a removed `file` gets, which is not a zone file's name.
 fn free_name(file: &Path) -> Result<PathBuf, String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let numbers = std::iter::once(String::new()).chain((2..=REMOVED_FILES_MAX).map(|number| format!("-{number}")));

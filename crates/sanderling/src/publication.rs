@@ -20,12 +20,12 @@ use std::time::Duration;
 pub(crate) struct Publication {
     /// The configuration with the site.
     pub(crate) source: ConfigSource,
-    /// The domain of the site.
+    /// The site's domain.
     pub(crate) name: DomainName,
     pub(crate) release: Release,
-    /// The control socket of the server, or why it is unknown.
+    /// The server's control socket, or why it is unknown.
     pub(crate) socket: Result<PathBuf, String>,
-    /// For the answer of the server.
+    /// For the server's answer.
     pub(crate) timeout: Duration,
 }
 
@@ -136,10 +136,10 @@ fn has_file(root: &Path, name: &str, site: &Site) -> bool {
     })
 }
 
-/// The links of a site, which no other process switches at the same time.
+/// A site's links, which no other process switches at the same time.
 struct Links<'l> {
     link: &'l ReleaseLink,
-    /// The real path of their directory.
+    /// Their directory's real path.
     directory: PathBuf,
     /// It is open, and locked.
     lock: File,

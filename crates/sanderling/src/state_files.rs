@@ -40,7 +40,7 @@ pub(crate) enum StateAction {
     Backup(PathBuf),
     /// A certificate with its key, to files in a folder.
     Export(DomainName, PathBuf),
-    /// The keys of a zone, to files in a folder.
+    /// A zone's keys, to files in a folder.
     ExportKeys(DomainName, PathBuf),
     /// Keys of a zone, from these files.
     ImportKeys(DomainName, Vec<PathBuf>),

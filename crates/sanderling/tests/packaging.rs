@@ -62,7 +62,7 @@ fn user_and_directory_are_created() {
     assert!(root.path().join("etc/sanderling").is_dir());
 }
 
-/// Two files have the name of the user.
+/// Two files have the user's name.
 #[test]
 fn service_runs_as_the_created_user() {
     let unit = fs::read_to_string(packaging("sanderling.service")).expect("the file exists");

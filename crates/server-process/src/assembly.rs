@@ -1,5 +1,5 @@
-//! The snapshot of a configuration, from which clients are answered: assembled from the loaded sites and zones, and
-//! from the other state of the process.
+//! A configuration's snapshot, from which clients are answered: assembled from the loaded sites and zones, and from the
+//! process's other state.
 
 use crate::challenges::ActiveChallenges;
 use crate::client_policy::set_client_policies;
@@ -23,8 +23,8 @@ pub(crate) struct Assembly {
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
     /// Signalled when there is something for the control thread.
     pub(crate) wakeup: Arc<EventFd>,
-    /// The inboxes of the control thread, which the serving threads fill. They exist before these threads, whose
-    /// snapshot has its policies from the first query on.
+    /// The control thread's inboxes, which the serving threads fill. They exist before these threads, whose snapshot
+    /// has its policies from the first query on.
     pub(crate) notifies: Arc<NotifyInbox>,
     pub(crate) updates: Arc<UpdateInbox>,
 }

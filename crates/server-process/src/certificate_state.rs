@@ -1,4 +1,4 @@
-//! The state of a certificate, for the log, `check` and `status`.
+//! A certificate's state, for the log, `check` and `status`.
 
 use sanderling_config::LATEST_RENEWAL_PART;
 use sanderling_os::clock::unix_seconds;

@@ -191,8 +191,7 @@ impl Certificates {
         }
     }
 
-    /// Loads the files of the certificates. A domain whose files cannot be used keeps what it has, or what `kept` has
-    /// for it.
+    /// Loads the certificates' files. A domain whose files cannot be used keeps what it has, or what `kept` has for it.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
@@ -290,7 +289,7 @@ impl Certificates {
     }
 }
 
-/// Why the current files of a certificate are not used.
+/// Why a certificate's current files are not used.
 struct NotUsed {
     problem: Diagnostic,
     /// A certificate that is used when the one in service is no longer valid.
@@ -338,7 +337,7 @@ fn versions_of(kept: &[KeptCertificate], keeper: &Arc<dyn RemoteSigner>) -> Hash
     versions
 }
 
-/// Loads the certificates of a domain: the files of each, or the version `before`, which is that with the same path, or
+/// Loads a domain's certificates: the files of each, or the version `before`, which is that with the same path, or
 /// another one of the domain that has no successor.
 fn load_domain<'c>(
     group: &'c [CertificateFiles],
@@ -532,8 +531,8 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the names of the domain. Among those that are valid for a
-/// name and have the same type of key, the first one is used, if possible one that is valid now.
+/// That the certificate, one of `of_domain`, is not used for the domain's names. Among those that are valid for a name
+/// and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,
     certificate: &Certificate,

@@ -1,8 +1,8 @@
 //! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
 //! answers them from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small separate zone, at the name of the record. It takes precedence over the zone
-//! above it only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
+//! A record for an authority is a small separate zone, at the record's name. It takes precedence over the zone above it
+//! only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};
@@ -67,7 +67,7 @@ impl ActiveChallenges {
         self.tokens.clone()
     }
 
-    /// The names of the records.
+    /// The records' names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &DomainName> {
         self.texts.keys()
     }

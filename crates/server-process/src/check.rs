@@ -127,8 +127,8 @@ fn json(diagnostics: &[Diagnostic]) -> String {
     serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
 
-/// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to
-/// it; also the name of that user if the configuration has none.
+/// Loads certificates as this user, and sites and zones as the server process's user if this process can switch to it;
+/// also the name of that user if the configuration has none.
 fn load(
     config: &Config,
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
@@ -150,7 +150,7 @@ fn load(
     let log_problems =
         LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem(account_id(config)));
     let log_problems: Vec<Diagnostic> = log_problems.collect();
-    // The socket is created before the switch to the user of the server process.
+    // The socket is created before the switch to the server process's user.
     let control_problem = config.control_problem();
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);

@@ -1,4 +1,4 @@
-//! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
+//! A server process's control thread: carries out the supervisor's commands, loads new configurations, sends
 //! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It
 //! serves no other client of the network.
 
@@ -79,7 +79,7 @@ pub(crate) struct ProcessState {
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
-    /// The derived records of the agent, as last received.
+    /// The agent's derived records, as last received.
     pub(crate) derived: Arc<DerivedSet>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
@@ -91,7 +91,7 @@ pub(crate) struct ProcessState {
     /// The inherited sockets.
     pub(crate) listeners: Listeners,
     pub(crate) metrics_listener: MetricsListener,
-    /// The counters of the supervisor, for the metrics; they are kept when the supervisor is lost.
+    /// The supervisor's counters, for the metrics; they are kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
     /// Secrets that this process could read.
@@ -134,7 +134,7 @@ pub(crate) struct ControlLoop<'s> {
     reload_count: u64,
 }
 
-/// The finished work of the loader.
+/// The loader's finished work.
 enum Finished {
     Config(Box<LoadResult>),
     Site(Box<site_reload::SiteResult>),

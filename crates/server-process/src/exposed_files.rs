@@ -1,6 +1,6 @@
-//! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys
-//! and the like, below a document root. The state folder has the private keys of all domains: no site in or around it
-//! is served.
+//! Files that are not for a site's clients, and that a site would serve: the configuration's file, logs, keys and the
+//! like, below a document root. The state folder has the private keys of all domains: no site in or around it is
+//! served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
@@ -81,7 +81,7 @@ fn is_served(site: &Site, path: &Path) -> bool {
     path.is_empty() || !PathTraits::of(path).intersects(site.options.refused_paths)
 }
 
-/// The path without symbolic links and `..`, but the name of a file, which need not exist. `real_folders` has those of
+/// The path without symbolic links and `..`, but a file's name, which need not exist. `real_folders` has those of
 /// folders that were asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
 fn real_path<'f>(path: &'f Path, real_folders: &mut HashMap<&'f Path, PathBuf>) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?, path.file_name()?);

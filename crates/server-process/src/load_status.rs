@@ -24,7 +24,7 @@ pub(crate) struct LoadStatus {
 /// The zone folder.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FolderState {
-    /// Its path, with the pattern of the files.
+    /// Its path, with the files' pattern.
     pub(crate) files: String,
     /// Whether it could be listed; otherwise it has the zones that it had.
     #[serde(skip)]
@@ -57,7 +57,7 @@ pub(crate) enum SiteService {
     Current,
     /// The last good directory, which the configuration had at this path when it was opened.
     Kept(PathBuf),
-    /// Its document root, which the user of the server process cannot read: requests get status 403.
+    /// Its document root, which the server process's user cannot read: requests get status 403.
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
@@ -65,7 +65,7 @@ pub(crate) enum SiteService {
     LeftOut,
 }
 
-/// The release of a site.
+/// A site's release.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReleaseState {
     /// Its directory, without symbolic links.

@@ -1,4 +1,4 @@
-//! Loads what a configuration specifies: opens the document roots of the sites, and reads the zones that have changed.
+//! Loads what a configuration specifies: opens the sites' document roots, and reads the zones that have changed.
 //!
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one
 //! it is unavailable.
@@ -68,13 +68,13 @@ pub(crate) struct Loader {
     seed: HashSeed,
     /// The directories of all sites so far.
     directories: OpenDirectories,
-    /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their
-    /// entries in the open-file cache.
+    /// Each of them with a site's options; the index is the site's ID. Both keep their ID, and with it their entries in
+    /// the open-file cache.
     site_ids: Vec<SiteKey>,
     /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
     /// `serve FOLDER`.
     roots: HashMap<Option<DomainName>, ServedRoot>,
-    /// The zones of the previous configuration.
+    /// The previous configuration's zones.
     zones: HashMap<DomainName, LoadedZone>,
     /// The zone folder.
     zone_folder: Option<PathBuf>,
@@ -103,7 +103,7 @@ pub(crate) struct Loader {
 struct ServedRoot {
     /// Its path in the configuration that it was opened for.
     path: PathBuf,
-    /// Its index in the directories of the loader.
+    /// Its index in the loader's directories.
     index: usize,
     directory: Arc<Directory>,
 }
@@ -154,10 +154,10 @@ pub(crate) struct Loaded {
     pub(crate) updates: ChangedUpdates,
 }
 
-/// The dynamic updates that the agent must store, with the names of the zones.
+/// The dynamic updates that the agent must store, with the zones' names.
 pub(crate) type ChangedUpdates = Vec<(DomainName, StoreRequest)>;
 
-/// The zones of the state folder.
+/// The state folder's zones.
 struct StoredParts<'c> {
     journals: ZoneJournals<'c>,
     updates: UpdateFiles<'c>,
@@ -177,7 +177,7 @@ struct ZoneContext<'l> {
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
     stored: &'l StoredParts<'l>,
-    /// The derived records of the zone.
+    /// The zone's derived records.
     derivation: Arc<ZoneDerivation>,
 }
 
@@ -321,7 +321,7 @@ impl Loader {
         let may_have_ds = !signed.is_leaving
             && (state.join(signed.keys_folder()).exists()
                 || served.is_some_and(|served| served.state.signatures_expire_at.is_some()));
-        // If it cannot be told, the zone may be signed: the file of the operator would be bogus.
+        // If it cannot be told, the zone may be signed: the operator's file would be bogus.
         match may_have_ds || file.try_exists().unwrap_or(true) {
             true => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
             false => zone.clone(),
@@ -424,7 +424,7 @@ impl Loader {
         if rules.is_empty() { loaded } else { loaded.with_file_rules(rules) }
     }
 
-    /// The zones of a folder; if it cannot be listed, those that it had.
+    /// A folder's zones; if it cannot be listed, those that it had.
     fn list_folder(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig], report: &mut Report) -> Vec<ZoneConfig> {
         let (listing, is_listed) = match folder.list(own_zones) {
             Ok(listing) => (listing, true),
@@ -515,7 +515,7 @@ impl Loader {
         })
     }
 
-    /// The index of a directory; `None` if the sandbox does not allow to read it.
+    /// A directory's index; `None` if the sandbox does not allow to read it.
     fn index_of(&mut self, id: DirectoryId, directory: &Directory) -> Option<usize> {
         if let Some(index) = self.directories.position(&id) {
             return Some(index);
@@ -530,7 +530,7 @@ impl Loader {
         Some(self.directories.add(id))
     }
 
-    /// The ID of a site. Other options need other entries in the open-file cache.
+    /// A site's ID. Other options need other entries in the open-file cache.
     fn id_of(&mut self, key: SiteKey) -> u32 {
         let index = self.site_ids.iter().position(|other| *other == key);
         let index = index.unwrap_or_else(|| {
@@ -649,7 +649,7 @@ impl LoadedZone {
         self.state = Arc::new(ZoneState { origin: zone.origin, problem: None, ..ZoneState::clone(&self.state) });
     }
 
-    /// Reads the files of the zone. After an error the last good version stays.
+    /// Reads the zone's files. After an error the last good version stays.
     fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
         let mut warnings = Vec::new();
         let prior = zone.check_file().and_then(|()| self.prior_updates(&zone.apex, context.stored));
@@ -666,7 +666,7 @@ impl LoadedZone {
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
         if zone.origin != ZoneOrigin::Operator {
-            // The operator of the primary has them, or the agent reports them.
+            // The primary's operator has them, or the agent reports them.
             warnings.clear();
         }
         if context.kept.is_some() {
@@ -842,7 +842,7 @@ impl Watched {
     }
 }
 
-/// The identity of a site. Directories are given by their indexes.
+/// A site's identity. Directories are given by their indexes.
 #[derive(Debug, PartialEq, Eq)]
 struct SiteKey {
     root: usize,

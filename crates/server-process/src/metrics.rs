@@ -1,4 +1,4 @@
-//! The metrics of the server: what `status` has, and detailed counts, in the form that Prometheus collects.
+//! The server's metrics: what `status` has, and detailed counts, in the form that Prometheus collects.
 
 mod listener;
 mod text;

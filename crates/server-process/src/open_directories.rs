@@ -27,7 +27,7 @@ pub(crate) struct OpenDirectories {
 pub(crate) struct DescriptorLimit(pub(crate) usize);
 
 impl DescriptorLimit {
-    /// The limit of this process, raised as far as possible; without one if it cannot be read.
+    /// This process's limit, raised as far as possible; without one if it cannot be read.
     pub(crate) fn of_process() -> DescriptorLimit {
         let limit = sanderling_os::rlimit::raise_nofile_limit().unwrap_or(u64::MAX);
         DescriptorLimit(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -58,7 +58,7 @@ impl OpenDirectories {
         self.directories.iter().position(|(other, _)| other == id)
     }
 
-    /// The index of a new directory.
+    /// A new directory's index.
     pub(crate) fn add(&mut self, id: DirectoryId) -> usize {
         self.directories.push((id, Weak::new()));
         self.directories.len() - 1

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-/// The sandbox of this process.
+/// This process's sandbox.
 #[derive(Debug)]
 pub(crate) struct Sandbox {
     pub(crate) layers: sandbox::Sandbox,

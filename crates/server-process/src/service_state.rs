@@ -1,6 +1,6 @@
-//! The state of the sites, zones and certificates of a server process, and of the processes that it needs. This is the
-//! only judgement of it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
-//! `top` all have it.
+//! The sites' state, zones and certificates of a server process, and of the processes that it needs. This is the only
+//! judgement of it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and `top`
+//! all have it.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
@@ -59,7 +59,7 @@ conditions! {
         Incomplete = "incomplete",
         /// An earlier directory.
         Kept = "kept",
-        /// The user of the server process cannot read it: requests get status 403.
+        /// The server process's user cannot read it: requests get status 403.
         Unreadable = "unreadable",
         /// Requests get status 503.
         Unavailable = "unavailable",
@@ -106,7 +106,7 @@ conditions! {
 conditions! {
     /// How messages are signed with a TSIG key.
     TsigKeyCondition {
-        /// With the secret of its file.
+        /// With its file's secret.
         Served = "served",
         /// With an earlier one: the file cannot be used.
         Kept = "kept",

@@ -1,5 +1,5 @@
-//! The findings of `check` in the files of a site: broken links, names without a media type, and precompressed files
-//! that do not match their uncompressed file. These are warnings: the site is served anyway.
+//! The findings of `check` in a site's files: broken links, names without a media type, and precompressed files that do
+//! not match their uncompressed file. These are warnings: the site is served anyway.
 
 mod precompressed;
 mod reference_url;
@@ -198,7 +198,7 @@ impl Lint {
     fn collect(&mut self, path: &[u8], content: &[u8], page: PageReferences) {
         let end = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let site = SiteHosts { hosts: &self.site.hosts, ports: &self.ports };
-        // A percent sign in the name of a directory is part of the name on disk.
+        // A percent sign in a directory's name is part of the name on disk.
         let own = format!("/{}", String::from_utf8_lossy(&path[..end]).replace('%', "%25"));
         let Some(directory) = page.base.map_or_else(|| Some(own.clone()), |base| site.base(&own, &base)) else {
             return;

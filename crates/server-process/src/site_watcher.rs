@@ -167,8 +167,8 @@ impl WatcherThread {
         Some(ChangedRules { watched, loaded })
     }
 
-    /// The index of the site if its link leads to another release than before. It is reported once, even if it cannot
-    /// be served.
+    /// The site's index if its link leads to another release than before. It is reported once, even if it cannot be
+    /// served.
     fn switched_release(&self, watched: &WatchedSite) -> Option<usize> {
         let known = watched.release.as_ref()?;
         let release = ReleaseLink::new(&watched.document_root).current().filter(|release| release != known)?;

@@ -143,7 +143,7 @@ impl Inherited {
         })
     }
 
-    /// Becomes the user of the configuration, if it has one.
+    /// Becomes the configuration's user, if it has one.
     fn switch_user(&mut self, config: &Config) -> Result<Option<User>, StartupError> {
         let user = lookup_user(config).map_err(|diagnostics| self.refuse(diagnostics))?;
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.

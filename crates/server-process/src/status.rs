@@ -1,4 +1,4 @@
-//! The status of a server process, as text for people and as JSON for programs.
+//! A server process's status, as text for people and as JSON for programs.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
@@ -404,7 +404,7 @@ pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     }
 }
 
-/// The expiry of the signatures of a zone, and its consequence.
+/// The expiry of a zone's signatures, and its consequence.
 fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
     let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
     let remedy = match zone.origin {

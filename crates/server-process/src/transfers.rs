@@ -65,7 +65,7 @@ impl TsigSecrets {
         Ok(self.last_good.iter().map(|(_, key)| key.clone()).collect())
     }
 
-    /// The state of each key, in the order of the configuration.
+    /// Each key's state, in the order of the configuration.
     pub(crate) fn states(&self) -> &[TsigKeyState] {
         &self.states
     }

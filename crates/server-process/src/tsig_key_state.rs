@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The state of a key.
+/// A key's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TsigKeyState {
     pub(crate) name: String,
@@ -23,7 +23,7 @@ pub(crate) enum SecretInService {
 }
 
 impl TsigKeyState {
-    /// The line of `status` without the name of the key.
+    /// The line of `status` without the key's name.
     pub(crate) fn text(&self) -> String {
         match &self.secret {
             SecretInService::Current => "in service".to_owned(),

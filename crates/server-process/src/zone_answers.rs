@@ -68,7 +68,7 @@ impl ZoneClient {
     }
 }
 
-/// The inputs of an answer: the served zones and their states.
+/// An answer's inputs: the served zones and their states.
 #[derive(Debug)]
 pub(crate) struct ZoneAnswers {
     /// Held as a whole: the control thread frees it, when it is replaced.
@@ -233,7 +233,7 @@ impl ZoneAnswers {
         self.states.iter().map(|zone| &*zone.state).find(|zone| zone.name == name.as_str())
     }
 
-    /// The served version of a zone.
+    /// A zone's served version.
     fn served(&self, name: &DomainName) -> Result<&Zone, String> {
         self.zone(name).ok_or_else(|| match self.state(name).is_some() {
             true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
@@ -263,7 +263,7 @@ impl ZoneAnswers {
     }
 }
 
-/// Writes the records of a zone, as fast as the client reads.
+/// Writes a zone's records, as fast as the client reads.
 fn write_zone<'c>(
     client: &mut ZoneClient,
     zone: &Zone,
@@ -312,7 +312,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
             line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
-    // The agent reports the updates of a signed zone.
+    // The agent reports a signed zone's updates.
     if let Some(updates) = &state.updates {
         line("updates", updates_text(updates));
     }

@@ -16,8 +16,7 @@ pub(crate) struct ZoneJournals<'c> {
     state: Option<&'c Path>,
 }
 
-/// The journals that have changed, encoded, with the names of their zones. Without content, the journal no longer
-/// exists.
+/// The journals that have changed, encoded, with their zones' names. Without content, the journal no longer exists.
 pub(crate) type ChangedJournals = Vec<(String, Vec<u8>)>;
 
 impl<'c> ZoneJournals<'c> {

@@ -27,7 +27,7 @@ pub struct LineProblem {
     pub error: RuleError,
 }
 
-/// Collects the problems of a file.
+/// Collects a file's problems.
 #[derive(Debug, Default)]
 pub(crate) struct LineProblems {
     first: Vec<LineProblem>,

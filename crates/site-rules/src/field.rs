@@ -160,7 +160,7 @@ struct FieldEdit<'r> {
 /// The kind of a response's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentOf {
-    /// The path of the request, or of no file.
+    /// The request path, or of no file.
     Path,
     /// The same; and that path has had other content before, whatever its name says.
     ReusedPath,

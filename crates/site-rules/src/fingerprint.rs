@@ -32,7 +32,7 @@ pub fn changes_with_content(path: &[u8]) -> bool {
     is_build_file(name) || has_fingerprint(name) && segments.any(|folder| BUILD_FOLDERS.contains(&folder))
 }
 
-/// Whether the name of a file, the last segment of a path, has what looks like a hash, as build tools write it.
+/// Whether a file's name, the last segment of a path, has what looks like a hash, as build tools write it.
 fn has_fingerprint(file_name: &[u8]) -> bool {
     let mut parts = file_name.split(|&byte| byte == b'.').peekable();
     while let Some(part) = parts.next() {

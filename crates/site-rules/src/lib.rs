@@ -1,5 +1,5 @@
-//! Redirects, rewrites and header fields by path: parses the rules of a site, and finds those of a request. Also the
-//! options of sites that the configuration and the server have in common.
+//! Redirects, rewrites and header fields by path: parses a site's rules, and finds those of a request. Also the options
+//! of sites that the configuration and the server have in common.
 //!
 //! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers`
 //! of a document root, and by `server`, which answers by the rules. It does no I/O.

@@ -1,6 +1,6 @@
 //! Options of sites and of clients that the server takes unchanged from the configuration.
 
-/// How the file of a request is found.
+/// How a request's file is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
     /// The names of the file that answers for a directory; the first one that exists does.
@@ -37,6 +37,6 @@ pub enum ClientFrom {
     ProxyProtocol,
     /// By the field Forwarded (RFC 7239) of each request.
     Forwarded,
-    /// By the field X-Forwarded-For of each request.
+    /// By each request's field X-Forwarded-For.
     XForwardedFor,
 }

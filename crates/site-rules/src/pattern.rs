@@ -12,7 +12,7 @@ const PATTERN_BYTES_MAX: usize = 1_024;
 /// Conditions on the query of one rule.
 const QUERY_CONDITIONS_MAX: usize = 8;
 
-/// The target of a request, decoded and normalized as for the look-up of a file.
+/// A request's target, decoded and normalized as for a file's look-up.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPath<'r> {
     /// Whether it is requested with HTTPS.
@@ -46,7 +46,7 @@ pub struct Pattern {
     query: Vec<QueryCondition>,
 }
 
-/// Whether the path of a request must end with a slash.
+/// Whether the request path must end with a slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slash {
     Any,

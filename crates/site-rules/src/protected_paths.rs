@@ -33,7 +33,7 @@ struct Forms {
 /// The facts about a path whose rules are looked up.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// The path of a file, or of a request that is not looked up yet.
+    /// A file's path, or of a request that is not looked up yet.
     File,
     /// It belongs to a request without a file; to a directory, if it ends with a slash.
     Missing { ends_with_slash: bool },

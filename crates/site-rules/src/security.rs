@@ -1,4 +1,4 @@
-//! Header fields that protect the visitors of a site.
+//! Header fields that protect a site's visitors.
 
 use crate::field::{Field, FieldRule};
 use crate::pattern::Pattern;
@@ -45,7 +45,7 @@ impl SecurityHeaders {
         }
     }
 
-    /// The effects on the pages of a site.
+    /// The effects on a site's pages.
     pub fn effect(self) -> &'static str {
         match self {
             SecurityHeaders::Basic => {

@@ -59,7 +59,7 @@ pub const CERTIFICATES: &str = "certificates";
 const GENERATIONS: &str = "generations";
 /// The chain of a certificate, below its folder.
 pub const CHAIN_FILE: &str = "fullchain.pem";
-/// The private key of a certificate, below its folder.
+/// A certificate's private key, below its folder.
 pub const KEY_FILE: &str = "privkey.pem";
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -286,7 +286,7 @@ impl StateFolder {
         check_version(&self.root, &text)
     }
 
-    /// The path of the folder.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.root
     }

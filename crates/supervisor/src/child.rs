@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Time in which a killed process exits that is waited for.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 
-/// The task of a process. The value is the state that the supervisor keeps for this task only.
+/// A process's task. The value is the state that the supervisor keeps for this task only.
 pub(super) trait Role {
     /// Its name in messages.
     const NAME: &'static str;

@@ -10,7 +10,7 @@ use sanderling_os::log_directory::LogDirectory;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-/// The mode of a log: others may not read it.
+/// A log's mode: others may not read it.
 pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";

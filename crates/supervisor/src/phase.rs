@@ -10,7 +10,7 @@ const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
 /// kernel does not end, since it waits for a disk.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 
-/// The phase of a server process.
+/// A server process's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It is not ready yet.
@@ -36,7 +36,7 @@ pub(crate) enum PhaseInput {
     StopNow,
 }
 
-/// The action of the supervisor when the phase changes.
+/// The supervisor's action when the phase changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseAction {
     Nothing,

@@ -1,4 +1,4 @@
-//! The program of the server processes, and the program that an upgrade switches to.
+//! The server processes' program, and the program that an upgrade switches to.
 
 use sanderling_os::process::ProcessHandle;
 use sanderling_os::signals;
@@ -46,7 +46,7 @@ pub(super) fn spawn(
     arguments: &[OsString],
     descriptors: &[(String, BorrowedFd<'_>)],
 ) -> io::Result<ProcessHandle> {
-    // A signal to all processes with the name of the program would kill one that has no handler yet.
+    // A signal to all processes with the program's name would kill one that has no handler yet.
     signals::block_all()?;
     let process = sanderling_os::process::spawn(program, name, arguments, descriptors);
     signals::unblock_all()?;

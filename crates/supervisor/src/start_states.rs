@@ -35,7 +35,7 @@ pub(crate) enum StartInput {
     Exited,
 }
 
-/// The next action of the supervisor.
+/// The supervisor's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartStep {
     Wait(StartState),

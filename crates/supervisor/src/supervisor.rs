@@ -1,5 +1,5 @@
-//! The loop of the supervisor. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile
-//! wait. A failed task leaves the serving process as it was.
+//! The supervisor's loop. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile wait.
+//! A failed task leaves the serving process as it was.
 
 mod startup;
 mod process_events;
@@ -108,7 +108,7 @@ struct ActiveConfig {
     text: OwnedFd,
 }
 
-/// A client that waits for the status of a server process.
+/// A client that waits for a server process's status.
 #[derive(Clone, Copy, Debug)]
 struct StatusRequest {
     client: ClientId,
@@ -117,7 +117,7 @@ struct StatusRequest {
     generation: u64,
 }
 
-/// The origin of a request, which receives its result.
+/// A request's origin, which receives its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requester {
     /// A client of the control socket.
@@ -132,7 +132,7 @@ enum QueuedRequest {
     /// With the zones that are reloaded in any case.
     Reload(Requester, Vec<String>),
     Upgrade(Requester),
-    /// With the domain of the site; `None` for that of `serve FOLDER`.
+    /// With the site's domain; `None` for that of `serve FOLDER`.
     ReloadSite(Requester, Option<String>),
     /// One that waits for the process that is to load the zone.
     Zone(Requester, ZoneCommand),

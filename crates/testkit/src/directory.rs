@@ -31,7 +31,7 @@ impl TestDirectory {
         directory
     }
 
-    /// The path of the directory.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

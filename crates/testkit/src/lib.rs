@@ -1,6 +1,6 @@
 //! For tests of several crates: the program under test, clients, temporary directories, random bytes.
 //!
-//! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`] by itself.
+//! A test that fails prints the program's output. No helper waits longer than [`DEADLINE`] by itself.
 #![forbid(unsafe_code)]
 
 pub mod dns;

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::Command;
 
-/// The children of a process, the oldest first, as the kernel lists them.
+/// A process's children, the oldest first, as the kernel lists them.
 ///
 /// # Errors
 /// There is no such process.
@@ -17,7 +17,7 @@ pub fn children_of(parent: u32) -> io::Result<Vec<u32>> {
     Ok(children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect())
 }
 
-/// The server processes of a supervisor, the oldest first; none if it has exited.
+/// A supervisor's server processes, the oldest first; none if it has exited.
 pub fn server_pids(supervisor: u32) -> Vec<u32> {
     let is_server = |pid: &u32| {
         let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

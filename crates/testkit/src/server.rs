@@ -121,7 +121,7 @@ impl TestServer {
         self.child.id()
     }
 
-    /// The ID of the server process, when it is the only one.
+    /// The server process's ID, when it is the only one.
     #[track_caller]
     pub fn server_process_id(&self) -> u32 {
         let mut pids = Vec::new();

@@ -16,7 +16,7 @@ pub const STALLED: &str = "stalled.bin";
 pub const NOT_FOUND_YET: &str = "not-found-yet";
 /// The file whose reads are answered at once.
 pub const ANSWERED: &str = "answered.bin";
-/// The length of each file.
+/// Each file's length.
 pub const FILE_BYTES: usize = 200_000;
 /// Each byte of them.
 pub const CONTENT: u8 = b'd';

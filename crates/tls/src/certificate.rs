@@ -35,7 +35,7 @@ struct Facts {
     is_for_clients_only: bool,
     /// It demands that the server sends a stapled response about its revocation.
     must_staple: bool,
-    /// The type of its key, with the curve or other parameters, as DER.
+    /// Its key's type, with the curve or other parameters, as DER.
     key_algorithm: Vec<u8>,
     issuer: String,
     not_before_unix_s: u64,
@@ -159,7 +159,7 @@ impl Certificate {
         self.facts.not_before_unix_s
     }
 
-    /// The type of its key: `ECDSA`, `RSA`, `Ed25519`, or `ECDSA (P-521)`, which fewer clients support.
+    /// Its key's type: `ECDSA`, `RSA`, `Ed25519`, or `ECDSA (P-521)`, which fewer clients support.
     pub fn key_type(&self) -> &'static str {
         match self.certified.key.algorithm() {
             SignatureAlgorithm::ECDSA if contains(&self.facts.key_algorithm, der::P521) => "ECDSA (P-521)",

@@ -28,7 +28,7 @@ pub enum FileContent {
     /// Nothing.
     #[error("is empty")]
     Nothing,
-    /// The key of a certificate, as PEM.
+    /// A certificate's key, as PEM.
     #[error("has a private key")]
     Key,
     /// A certificate, as PEM.
@@ -99,7 +99,7 @@ pub enum CertificateError {
     /// The key is damaged, or of a type that is not supported.
     #[error("the private key cannot be used: {0}")]
     UnsupportedKey(String),
-    /// The certificate of the key is in the chain, but not first.
+    /// The key's certificate is in the chain, but not first.
     #[error("the private key belongs to certificate {number} of the chain, not to the first one")]
     NotFirst {
         /// Its place in the chain, from 1.
@@ -182,7 +182,7 @@ pub enum CertificateProblem {
         /// Its place in the chain, from 1.
         number: usize,
     },
-    /// The issuer of a certificate is not in the chain, where clients need it.
+    /// A certificate's issuer is not in the chain, where clients need it.
     #[error("the issuer of certificate {number}, {issuer}, is not in the chain")]
     ChainIncomplete {
         /// Its place in the chain, from 1.
@@ -235,7 +235,7 @@ impl CertificateProblem {
         matches!(self, CertificateProblem::MissingName(_))
     }
 
-    /// Whether it depends only on the validity of the certificate, and so can appear and disappear.
+    /// Whether it depends only on the certificate's validity, and so can appear and disappear.
     pub fn is_of_time(&self) -> bool {
         matches!(
             self,

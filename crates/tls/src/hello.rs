@@ -1,4 +1,4 @@
-//! The ClientHello of a session, until the server's first messages are signed.
+//! A session's ClientHello, until the server's first messages are signed.
 //!
 //! It is read before the session has a configuration, which depends on it. If its key cannot sign now, it is kept, and
 //! the handshake begins with it again: rustls signs in the call that takes it, and cannot take the call up again.

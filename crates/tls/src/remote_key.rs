@@ -1,4 +1,4 @@
-//! Private keys in another process: the requests of a server, and the signer in the other process.
+//! Private keys in another process: a server's requests, and the signer in the other process.
 
 use crate::certificate_error::CertificateError;
 use crate::pem_files::key_from_pem;

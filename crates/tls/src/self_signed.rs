@@ -19,7 +19,7 @@ const VALID_S: u64 = 30 * 86_400;
 const VALID_BEFORE_S: u64 = 86_400;
 /// ecdsa-with-SHA256 (RFC 5758 §3.2).
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-/// The addresses of this machine.
+/// This machine's addresses.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// A new ECDSA key, and a certificate for `localhost`, 127.0.0.1 and ::1 that is signed by it.

@@ -49,7 +49,7 @@ pub enum Version {
     Tls13,
 }
 
-/// The next step of a session.
+/// A session's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing can be read or written yet.
@@ -85,7 +85,7 @@ pub enum SessionError {
     Internal(rustls::Error),
 }
 
-/// The length of the next record.
+/// The next record's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextRecord {
     /// The client can use the first segment as soon as it arrives, without those that would complete a long record.
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// The next step of the session.
+    /// The session's next step.
     #[inline]
     pub fn state(&self) -> State {
         self.state

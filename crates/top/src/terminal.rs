@@ -19,7 +19,7 @@ const INPUT: usize = 1;
 /// How long a key may wait, if the terminal is not the standard input.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
-/// The action of a key.
+/// A key's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Quit,

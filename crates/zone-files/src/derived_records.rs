@@ -29,7 +29,7 @@ pub struct ZoneDerivation {
     rrsets: Vec<DerivedRrset>,
     /// The agent's records for it.
     records: Vec<DerivedRecord>,
-    /// It is added to the serial of the file.
+    /// It is added to the file's serial.
     change_count: u32,
     /// Whether the agent resolves the targets of `ALIAS`.
     resolves_aliases: bool,
@@ -70,7 +70,7 @@ fn is_challenge(record: &DerivedRecord, names: &ChallengeNames<'_>) -> bool {
     names.has(&record.owner) && text.is_some_and(is_challenge_token)
 }
 
-/// The derived records of the zones of a server process.
+/// The derived records of a server process's zones.
 pub struct Derivations<'c> {
     config: &'c Config,
     set: &'c DerivedSet,
@@ -136,7 +136,7 @@ impl Alias {
 /// The records added to a zone.
 #[derive(Debug, Default)]
 pub struct AddedRecords {
-    /// The serial of the file, if the zone has a higher one.
+    /// The file's serial, if the zone has a higher one.
     pub file_serial: Option<u32>,
     /// The `ALIAS` of the file, which are not records of the zone.
     pub aliases: Vec<Alias>,
@@ -172,7 +172,7 @@ impl AddedRecords {
     }
 }
 
-/// Sees the records of a file, and then adds to them.
+/// Sees a file's records, and then adds to them.
 pub(crate) struct RecordMerge<'d> {
     derivation: &'d ZoneDerivation,
     apex: NameBuf,

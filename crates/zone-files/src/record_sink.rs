@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub struct ZoneUpdates {
     /// The differences of the version in service from the zone file.
     pub difference: ZoneDifference,
-    /// The digest of the records of the zone file.
+    /// The digest of the zone file's records.
     pub digest: u64,
     /// The SHA-256 at the end of the stored content; `None` if nothing is.
     pub stored: Option<[u8; HASH_BYTES]>,
@@ -145,7 +145,7 @@ impl MergedUpdates {
     }
 }
 
-/// Takes the records of a zone file, and those that are derived, and makes them those of the version with the updates.
+/// Takes a zone file's records, and those that are derived, and makes them those of the version with the updates.
 pub(crate) struct RecordSink<'b> {
     builder: &'b mut ZoneBuilder,
     updates: Option<DifferenceMerge>,
@@ -176,7 +176,7 @@ impl<'b> RecordSink<'b> {
         self.builder.check_alias_records()
     }
 
-    /// Adds the records of updates, which get the position `of_updates`. `file_serial` is the serial of the file if the
+    /// Adds the records of updates, which get the position `of_updates`. `file_serial` is the file's serial if the
     /// records have a higher one.
     pub(crate) fn finish(self, file_serial: Option<u32>, of_updates: Position) -> Option<MergedUpdates> {
         let RecordSink { builder, updates, replaces } = self;

@@ -31,9 +31,9 @@ pub enum Denial {
     /// Nothing was denied.
     #[default]
     None,
-    /// The user of this process does not have it, and another process of this user would not either.
+    /// This process's user does not have it, and another process of this user would not either.
     Permissions,
-    /// The sandbox of this process: a new process can read this path, and can open it to its own sandbox.
+    /// This process's sandbox: a new process can read this path, and can open it to its own sandbox.
     Sandbox(PathBuf),
 }
 
@@ -362,7 +362,7 @@ fn read(
     sources: &mut ZoneSourcesBuilder,
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
-    // Without blocking: a FIFO at the path of a zone file would block a reload forever.
+    // Without blocking: a FIFO at a zone file's path would block a reload forever.
     let read_error = |error| ReadError::new(path, &error);
     let open = || {
         let file = sanderling_os::file::open_nonblocking(path)?;

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 /// round times, so two changes shortly after each other can have the same time.
 const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
-/// The files of a zone, in the order in which they were read.
+/// A zone's files, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneSources {
     files: Vec<SourceFile>,
@@ -54,7 +54,7 @@ pub struct ZoneText {
     pub ends_with_newline: bool,
 }
 
-/// Collects the files of a zone while it is read.
+/// Collects a zone's files while it is read.
 #[derive(Debug)]
 pub(crate) struct ZoneSourcesBuilder {
     files: Vec<SourceFile>,

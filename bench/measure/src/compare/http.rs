@@ -24,7 +24,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(11);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Plain,
-    /// With the entity tag of the server.
+    /// With the server's entity tag.
     NotModified,
     NotFound,
     NewConnection,

@@ -11,7 +11,7 @@ use crate::compare::tls_client::Tickets;
 use crate::page;
 use anyhow::Context;
 
-/// The length of the file of each request.
+/// The length of each request's file.
 const CONTENT_BYTES: usize = 512;
 const TITLE: &str = "full handshake";
 

@@ -25,7 +25,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 const MEMORY_POLL_EVERY: Duration = Duration::from_millis(20);
 const QUERIES_PER_S: u32 = 1000;
-/// The zone file of a server, which is replaced before a reload.
+/// A server's zone file, which is replaced before a reload.
 pub(crate) const SERVED: &str = "served.zone";
 
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<String> {

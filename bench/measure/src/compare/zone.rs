@@ -74,7 +74,7 @@ pub(crate) enum Chain {
     Nsec3,
 }
 
-/// Makes a key of the zone in `folder`, and returns the name of its files.
+/// Makes a key of the zone in `folder`, and returns its files' name.
 pub(crate) fn make_key(folder: &Path) -> anyhow::Result<String> {
     let key = run(folder, "dnssec-keygen", &["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", APEX])?;
     Ok(key.trim().to_owned())

@@ -270,7 +270,7 @@ impl ZoneService {
         self.require_text(zone, &format!("k{}.{zone}", change % 7), &change.to_string())
     }
 
-    /// Changes the file of the signed zone, and has it signed.
+    /// Changes the signed zone's file, and has it signed.
     fn sign(&mut self) -> anyhow::Result<()> {
         self.change += 1;
         write_zone(self.folder.path(), SIGNED, self.change)?;
@@ -278,7 +278,7 @@ impl ZoneService {
         self.require_text(SIGNED, &format!("version.{SIGNED}"), &self.change.to_string())
     }
 
-    /// Changes the zone of the primary.
+    /// Changes the primary's zone.
     fn transfer(&mut self) -> anyhow::Result<()> {
         const TRANSFERRED_WITHIN: Duration = Duration::from_secs(4);
         self.change += 1;

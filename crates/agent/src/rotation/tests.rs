@@ -53,13 +53,13 @@ struct World {
     random: Random,
     fault: Fault,
     now: u64,
-    /// By how much the clock of the agent is ahead.
+    /// By how much the agent's clock is ahead.
     ahead_s: u64,
     ttl_s: u32,
     key_count: u64,
     /// In the state folder.
     stored: Rotation,
-    /// In the memory of the agent; `None` after a crash.
+    /// In the agent's memory; `None` after a crash.
     agent: Option<Rotation>,
     order: Option<Order>,
     /// The key of the certificate in the state folder, and since when.
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// The first cache that does not pin the key of a worker.
+    /// The first cache that does not pin a worker's key.
     fn mismatch(&self) -> Option<String> {
         let of_worker = |key: &KeyDigest| {
             let cache = self.caches.iter().find(|(records, _)| !records.keys.contains(key))?;

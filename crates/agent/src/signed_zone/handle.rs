@@ -1,4 +1,4 @@
-//! The handle of the rest of the agent to the task of a signed zone.
+//! The handle of the rest of the agent to a signed zone's task.
 
 use super::{SigningContext, SigningTask};
 use crate::command_answer::CommandAnswer;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// Clients that request signing with new keys, regardless of the parent zone.
     pub(super) new_keys: RefCell<Vec<CommandAnswer>>,
-    /// The displayed state of the keys; `None` as long as their state cannot be read.
+    /// The keys' displayed state; `None` as long as their state cannot be read.
     pub(super) keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
     pub(super) others: RefCell<Vec<String>>,
@@ -168,7 +168,7 @@ impl SigningHandle {
         let mut text = format!("zone {name}\n");
         let SigningReport { serial, sign_again_at_unix_s, problem, updates: _ } = self.report();
         match (serial, &*keys) {
-            // As long as the state of the keys cannot be read, the version is not read either.
+            // As long as the keys' state cannot be read, the version is not read either.
             (_, None) => {}
             (None, Some(_)) => text += "  not signed yet\n",
             (Some(serial), Some(keys)) if keys.is_empty() => {

@@ -1,5 +1,5 @@
-//! Checks of the keys of a zone: before the first key is created, that no DS record of the parent zone belongs to a
-//! lost key; and for each keeper, that it has all private keys.
+//! Checks of a zone's keys: before the first key is created, that no DS record of the parent zone belongs to a lost
+//! key; and for each keeper, that it has all private keys.
 
 use super::{SigningTask, WAIT_MAX};
 use crate::command_answer::CommandAnswer;

@@ -30,7 +30,7 @@ pub(super) struct ReadRecords {
 /// Why the records cannot be read.
 pub(super) struct ReadFailure {
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The dynamic updates could not be read or stored at the moment: the file of the operator may be good.
+    /// The dynamic updates could not be read or stored at the moment: the operator's file may be good.
     pub(super) is_of_state: bool,
 }
 

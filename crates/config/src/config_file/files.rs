@@ -1,4 +1,4 @@
-//! The keys of a domain that say how the file of a request is found.
+//! The keys of a domain that say how a request's file is found.
 
 use super::ConfigBuilder;
 use crate::config_reader::Entry;
@@ -41,7 +41,7 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// Whether the path of a request can have this name as its last segment.
+/// Whether the request path can have this name as its last segment.
 fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
         && name.len() <= NAME_BYTES_MAX

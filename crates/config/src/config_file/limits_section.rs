@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_limits(&mut self, section: Entry<'_, '_>) {
         let Some(table) = self.reader.table(section) else { return };
-        // The limits that are set, each with the offset of its key.
+        // The limits that are set, each with its key's offset.
         let mut offsets: Vec<(&'static str, usize)> = Vec::new();
         for entry in entries(table, "") {
             let Some((limit, has_unit)) = limits::find(entry.key) else {

@@ -154,7 +154,7 @@ impl ConfigBuilder<'_, '_> {
         address
     }
 
-    /// The name of a key, which must be defined; `None` after an error.
+    /// A key's name, which must be defined; `None` after an error.
     pub(super) fn read_key_use(&mut self, entry: Entry<'_, '_>) -> Option<DomainName> {
         let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {

@@ -135,7 +135,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                 return Ok(self.end(zone, &lookup));
             }
             let indexed = IndexedName::of(self.name.as_name());
-            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the nearest zone of the server.
+            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the server's nearest zone.
             let Ok(next) = self.zones.find(&indexed, self.qtype) else { return Ok(ChainEnd::Open(Rcode::NoError)) };
             (zone, hash) = (next.zone, next.hashes.name);
             if self.chain.contains_name(hash) {

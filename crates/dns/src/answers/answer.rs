@@ -19,7 +19,7 @@ use core::net::SocketAddr;
 /// Bytes of the longest message (RFC 1035 §4.2.2). `out` has at least this length for TCP.
 pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
 
-/// The transport of a request, which bounds the length of its reply.
+/// A request's transport, which bounds its reply's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsTransport {
     /// A datagram.
@@ -35,7 +35,7 @@ pub enum DnsTransport {
     Https,
 }
 
-/// The circumstances of a request.
+/// A request's circumstances.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestInfo {
     /// Address and port of the client.
@@ -312,7 +312,7 @@ fn put_sections<'z>(query: &ParsedQuery<'z, '_>, found: &FoundZone<'z>, reply: &
     complete(put_answer(query, found, reply), reply)
 }
 
-/// The RCODE of a reply, which is truncated if it is full.
+/// A reply's RCODE, which is truncated if it is full.
 #[inline]
 fn complete(result: Result<Rcode, MessageFull>, reply: &mut ReplyWriter<'_>) -> Rcode {
     result.unwrap_or_else(|MessageFull| {

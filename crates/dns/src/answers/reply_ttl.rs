@@ -2,9 +2,9 @@
 
 use crate::zones::packed_rrset::HEADER_BYTES;
 
-/// Type and class after the name of a question.
+/// Type and class after a question's name.
 const QUESTION_TAIL_BYTES: usize = 4;
-/// Type, class, TTL and the length of the data after the owner of a record.
+/// Type, class, TTL and the length of the data after a record's owner.
 const RECORD_FIXED_BYTES: usize = 10;
 
 /// The smallest TTL in the answer and authority sections of `reply`, in seconds (RFC 8484 §5.1).

@@ -26,7 +26,7 @@ impl<'z, 'q> RestrictedQuery<'z, 'q> {
         Some(RestrictedQuery { query: *query, zone: zones.restricted(qname)? })
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'z> {
         self.zone.apex()
     }

@@ -34,7 +34,7 @@ pub struct DamagedDifference;
 /// The records by which a version differs from those of its zone file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneDifference {
-    /// TTL and RDATA of the SOA of the version; `None` if it is the version of the file.
+    /// TTL and RDATA of the SOA of the version; `None` if it is the file's version.
     soa: Option<(u32, Vec<u8>)>,
     /// By what [`put_key`] writes.
     records: BTreeMap<Vec<u8>, Differing>,
@@ -77,7 +77,7 @@ impl ZoneDifference {
         self.soa.is_none()
     }
 
-    /// The serial of the version; `None` if it is the version of the file.
+    /// The serial of the version; `None` if it is the file's version.
     pub fn serial(&self) -> Option<u32> {
         serial_of(&self.soa.as_ref()?.1)
     }
@@ -175,8 +175,8 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of the records of a zone file, in any order. It distinguishes versions of an operator, and does not protect
-/// against forged ones.
+/// A sum of a zone file's records, in any order. It distinguishes versions of an operator, and does not protect against
+/// forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {
     sum: u64,
@@ -207,7 +207,7 @@ pub enum LaterFile {
 /// A file has a later serial than the version with the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaterSerial {
-    /// The serial of the file.
+    /// The file's serial.
     pub of_file: u32,
     /// The serial of the version.
     pub of_version: u32,
@@ -227,7 +227,7 @@ pub enum MergeOutcome {
     Superseded,
 }
 
-/// Applies a difference to the records of a file while they are read.
+/// Applies a difference to a file's records while they are read.
 #[derive(Debug)]
 pub struct DifferenceMerge {
     apex: NameBuf,
@@ -236,7 +236,7 @@ pub struct DifferenceMerge {
     made_for: u64,
     later_file: LaterFile,
     digest: RecordsDigest,
-    /// Position, TTL and RDATA of the SOA of the file.
+    /// Position, TTL and RDATA of the file's SOA.
     soa: Option<(Position, u32, Vec<u8>)>,
     /// The TTLs in the file of the records that differ.
     found: BTreeMap<Vec<u8>, u32>,
@@ -252,8 +252,8 @@ pub struct Merged {
     pub digest: u64,
     /// The outcome for the previous difference.
     pub outcome: MergeOutcome,
-    /// The serial of the file, if it is later than that of the previous version. If that is not superseded, the
-    /// difference was applied although the operator has raised the serial.
+    /// The file's serial, if it is later than that of the previous version. If that is not superseded, the difference
+    /// was applied although the operator has raised the serial.
     pub later: Option<LaterSerial>,
 }
 

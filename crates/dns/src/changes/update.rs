@@ -66,7 +66,7 @@ pub enum UpdateRefusal {
     RrsetExists,
     /// NXRRSET: an RRset that must exist does not.
     NoRrset,
-    /// NOTAUTH: the server is not the primary of the zone.
+    /// NOTAUTH: the server is not the zone's primary.
     NotAuthoritative,
     /// NOTZONE: a name is outside the zone.
     NotInZone,
@@ -176,7 +176,7 @@ impl<'q> UpdateMessage<'q> {
         UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer, signature }
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
     }
@@ -269,7 +269,7 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
-/// The identity of a signed message, and how long it is valid.
+/// A signed message's identity, and how long it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
     /// The first bytes of the MAC, which is not truncated.

@@ -56,7 +56,7 @@ impl CookieSecrets {
         cookie.try_into().is_ok_and(|cookie| self.age_s(&cookie, client, now_s).is_some())
     }
 
-    /// The age of a valid cookie, 0 if the clock of its server is ahead.
+    /// The age of a valid cookie, 0 if its server's clock is ahead.
     fn age_s(&self, cookie: &[u8; COOKIE_BYTES], client: IpAddr, now_s: u32) -> Option<u32> {
         let (client_cookie, rest) = cookie.split_first_chunk()?;
         let (version, rest) = rest.split_first_chunk()?;

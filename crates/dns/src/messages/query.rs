@@ -1,4 +1,4 @@
-//! Parses a query and finds its zone, before the records of the zone are read.
+//! Parses a query and finds its zone, before the zone's records are read.
 //!
 //! A caller with a batch of queries parses all of them, then prefetches the hash slots of all, then the records of all,
 //! and then answers: the cache misses of one query overlap with those of the others.
@@ -175,7 +175,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         self.question.edns.and_then(|edns| edns.options_offset)
     }
 
-    /// The class of the reply; `None` if there is none.
+    /// The reply's class; `None` if there is none.
     pub fn reply_class(&self) -> Option<ReplyClass> {
         let found = match &self.reply_kind {
             ReplyKind::NoReply | ReplyKind::Truncated => return None,
@@ -211,7 +211,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             .is_some_and(|(tsig, offset)| tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.is_ok())
     }
 
-    /// Why the signature of the query is not accepted; `None` if it is, or if the query has none.
+    /// Why the query's signature is not accepted; `None` if it is, or if the query has none.
     #[cold]
     pub fn signature_error(&self, options: &ReplyOptions, now_unix_s: u64) -> Option<TsigError> {
         let (tsig, offset) = self.tsig()?;

@@ -7,10 +7,10 @@ use crate::text::rtype::Rtype;
 use crate::zones::packed_rrset::{CLASS_IN, HEADER_BYTES, QUESTION_TAIL_BYTES, RECORD_FIXED_BYTES};
 use core::num::NonZeroU16;
 
-/// Records that the additional section of a query may have: OPT, TSIG and a few unknown ones.
+/// Records that a query's additional section may have: OPT, TSIG and a few unknown ones.
 const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
 
-/// The header of a message.
+/// A message's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'q>(&'q [u8; HEADER_BYTES]);
 
@@ -33,7 +33,7 @@ impl<'q> Header<'q> {
     }
 }
 
-/// The question of a query, with its EDNS.
+/// A query's question, with its EDNS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'q> {
     pub(crate) qname: Name<'q>,
@@ -201,7 +201,7 @@ pub(crate) struct MessageRecord<'q> {
     pub(crate) fixed_offset: usize,
     fixed: &'q [u8; RECORD_FIXED_BYTES],
     pub(crate) rdata: &'q [u8],
-    /// The offset of the next record.
+    /// The next record's offset.
     pub(crate) end: usize,
     /// Whether the owner is the root, without compression.
     is_of_root: bool,

@@ -42,8 +42,8 @@ const PADDED_BYTES: usize = 468;
 /// Which options replies have. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOptions {
-    /// The name of this server: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At
-    /// most [`TEXT_BYTES_MAX`] bytes; empty for none.
+    /// This server's name: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At most
+    /// [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub nsid: String,
     /// `version.server` and `version.bind` of the class CH. At most [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub version: String,

@@ -27,7 +27,7 @@ const FUDGE_S: u16 = 300;
 /// Bytes of the shortest MAC that is not malformed (RFC 8945 §5.2.2.1).
 const MAC_BYTES_MIN: usize = 10;
 
-/// The algorithm of a key. Those with MD5 and SHA-1 are obsolete.
+/// A key's algorithm. Those with MD5 and SHA-1 are obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// HMAC-SHA-256.
@@ -436,7 +436,7 @@ fn update_with_key(state: &mut MacState, key: &TsigKey) {
     state.update(key.algorithm.wire());
 }
 
-/// The keys of a server.
+/// A server's keys.
 pub type TsigKeys = Vec<TsigKey>;
 
 /// Bytes with their number, 16 bits, before them; and the rest.

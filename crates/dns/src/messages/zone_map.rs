@@ -40,13 +40,13 @@ pub enum ZoneEntry {
     Restricted(Arc<Zone>),
     /// No good version of the zone: queries for names at and below its apex are answered with SERVFAIL.
     Unavailable {
-        /// The name of the zone.
+        /// The zone's name.
         apex: Box<NameBuf>,
     },
 }
 
 impl ZoneEntry {
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         match self {
             ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => zone.apex(),

@@ -210,7 +210,7 @@ impl Parser {
         self.files.push(OpenFile { scanner: Scanner::new(file_index, text), outer: Some(outer) });
     }
 
-    /// The names of the files, to which [`Position::file_index`] refers.
+    /// The files' names, to which [`Position::file_index`] refers.
     pub fn file_names(&self) -> &[String] {
         &self.file_names
     }

@@ -52,8 +52,8 @@ impl fmt::Display for CatalogError {
 pub struct CatalogMember {
     /// The zone, in lower case.
     pub zone: NameBuf,
-    /// The first label of the member node, in lower case. Another label means that the state of the zone is dropped
-    /// (RFC 9432 §5.4).
+    /// The first label of the member node, in lower case. Another label means that the zone's state is dropped (RFC
+    /// 9432 §5.4).
     pub label: Vec<u8>,
     /// The catalog that may take the member over (RFC 9432 §4.3.1), in lower case.
     pub new_owner: Option<NameBuf>,
@@ -153,7 +153,7 @@ impl CatalogReader {
         Some(self.nodes.entry(key).or_default())
     }
 
-    /// The serial of the zone, if its SOA was added.
+    /// The zone's serial, if its SOA was added.
     pub fn serial(&self) -> Option<u32> {
         self.serial
     }

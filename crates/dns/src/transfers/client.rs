@@ -39,7 +39,7 @@ const RCODES: [&str; 11] = [
 /// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
-    /// The SOA of the zone.
+    /// The zone's SOA.
     Soa,
     /// The whole zone.
     Axfr,
@@ -105,7 +105,7 @@ impl fmt::Display for ReplyError {
 /// The fields of a SOA that concern secondary servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoaTimers {
-    /// The version of the zone.
+    /// The zone's version.
     pub serial: u32,
     /// Seconds until a secondary looks whether there is a later version.
     pub refresh_s: u32,
@@ -165,7 +165,7 @@ fn put_version(message: &mut Vec<u8>, serial: u32) {
     let mut rdata = NAMES.to_vec();
     rdata.extend_from_slice(&serial.to_be_bytes());
     rdata.resize(rdata.len() + 4 * size_of::<u32>(), 0);
-    // A pointer to the name of the question.
+    // A pointer to the question's name.
     message.extend_from_slice(&[0xc0, HEADER_BYTES as u8]);
     message.extend_from_slice(&Rtype::SOA.0.to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
@@ -185,7 +185,7 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// The name of the zone, or of the records, in lower case.
+    /// The zone's name, or of the records, in lower case.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()
     }
@@ -268,7 +268,7 @@ impl ReplyReader {
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'m> {
     message: &'m [u8],
-    /// The offset of the first record.
+    /// The first record's offset.
     start: usize,
     answer_count: u16,
     authority_count: u16,
@@ -280,7 +280,7 @@ impl<'m> Reply<'m> {
         self.message[2] & TRUNCATED != 0
     }
 
-    /// Whether the server is responsible for the zone of the answer.
+    /// Whether the server is responsible for the answer's zone.
     pub fn is_authoritative(&self) -> bool {
         self.message[2] & AUTHORITATIVE != 0
     }

@@ -85,7 +85,7 @@ impl<'q> NotifyRequest<'q> {
         Ok(Some(request))
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
     }

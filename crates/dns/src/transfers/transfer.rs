@@ -43,7 +43,7 @@ pub enum Refusal {
     Unavailable,
     /// NOTAUTH: the server does not have the zone.
     NotAuthoritative,
-    /// FORMERR: an IXFR query without the SOA of the client.
+    /// FORMERR: an IXFR query without the client's SOA.
     Malformed,
     /// The signature is not accepted.
     Tsig(TsigError),
@@ -62,7 +62,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         query.is_for_transfer().then_some(TransferRequest { query: *query, signer: None })
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'q> {
         self.query.question.qname
     }
@@ -86,7 +86,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     /// Whether the client asks only for changes, and has the version of `zone` or a later one.
     ///
     /// # Errors
-    /// The query does not have the version of the client.
+    /// The query does not have the client's version.
     pub fn is_up_to_date(&self, zone: &Zone) -> Result<bool, Refusal> {
         if !self.is_incremental() {
             return Ok(false);
@@ -156,8 +156,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         Err(Box::new(TransferRequest { query, signer: transfer.signer }))
     }
 
-    /// Begins the transfer: of the changes since the version of the client, if it asks for them and the journal has
-    /// them, or else of the whole zone.
+    /// Begins the transfer: of the changes since the client's version, if it asks for them and the journal has them, or
+    /// else of the whole zone.
     pub fn begin(self, zone: &Zone) -> ZoneTransfer {
         let ParsedQuery { message, question, .. } = self.query;
         let serial = if self.is_incremental() { client_serial(message, &question) } else { None };
@@ -318,7 +318,7 @@ struct MessageWriter<'o> {
     apex: Option<Name<'o>>,
     /// Bytes of the name that the question has.
     qname_bytes: usize,
-    /// The owner of the last record, and its offset.
+    /// The last record's owner, and its offset.
     last_owner: Option<(NodeIndex, usize)>,
 }
 

@@ -23,7 +23,7 @@ const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 pub enum TransferError {
     /// A message is not accepted.
     Reply(ReplyError),
-    /// The first record is not the SOA of the zone.
+    /// The first record is not the zone's SOA.
     NoSoa,
     /// A record has a class or a type that no zone has: its owner and its type.
     ForeignRecord(String, Rtype),
@@ -44,11 +44,11 @@ pub enum TransferError {
 pub struct SizeLimit {
     /// The number.
     pub bytes_max: u64,
-    /// The key of the configuration.
+    /// The configuration's key.
     pub key: &'static str,
 }
 
-/// The permitted size of a transfer.
+/// A transfer's permitted size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferLimits {
     /// Bytes of all messages.
@@ -129,7 +129,7 @@ enum Stage {
     Start,
     /// The record that shows whether changes follow.
     Second,
-    /// The records of the whole zone.
+    /// The whole zone's records.
     Zone,
     /// The records that a change removes from the version with this serial.
     Removed(u32),
@@ -195,7 +195,7 @@ impl TransferReceiver {
         &self.left_out
     }
 
-    /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
+    /// Takes the next message, and passes its records to `add`. The whole zone's SOA is one of them, once.
     ///
     /// # Errors
     /// The transfer is not accepted; the added records must not be used.
@@ -228,7 +228,7 @@ impl TransferReceiver {
         }
     }
 
-    /// Whether the version of the server is not later than the stored one.
+    /// Whether the server's version is not later than the stored one.
     fn is_up_to_date(&self) -> bool {
         self.soa().zip(self.stored_serial).is_some_and(|(soa, stored)| !is_later(soa.serial, stored))
     }
@@ -293,7 +293,7 @@ impl TransferReceiver {
 }
 
 impl Stage {
-    /// The role of a record in the transfer; `soa` if it is the SOA of the zone. `first` has begun the transfer.
+    /// The role of a record in the transfer; `soa` if it is the zone's SOA. `first` has begun the transfer.
     fn next(self, soa: Option<SoaTimers>, first: SoaTimers) -> Result<Stage, TransferError> {
         let Some(soa) = soa else { return Ok(self) };
         match self {

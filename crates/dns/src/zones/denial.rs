@@ -116,7 +116,7 @@ impl NsecChain {
         }
     }
 
-    /// Whether the name of an owner is `name`, or one before it.
+    /// Whether an owner's name is `name`, or one before it.
     fn is_up_to<'n>(&self, nodes: Nodes<'n>, name: Name<'n>) -> impl Fn(&NsecOwner) -> bool + use<'n> {
         let apex_bytes = self.apex_bytes;
         let labels = IndexedLabels::of(name.labels_below(apex_bytes));

@@ -1,5 +1,5 @@
-//! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier
-//! one (RFC 1995). It is immutable, and versions share its changes.
+//! A zone's journal: the changes that have led to its version, oldest first, for secondary servers with an earlier one
+//! (RFC 1995). It is immutable, and versions share its changes.
 //!
 //! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the removed records, the
 //! SOA after, the added records.

@@ -94,7 +94,7 @@ pub(crate) enum NodeRef {
     WildcardChild = 8,
 }
 
-/// The statement of an NSEC or NSEC3 record about a node, which refers to the node of the record.
+/// The statement of an NSEC or NSEC3 record about a node, which refers to the record's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The types that the name has.
@@ -168,7 +168,7 @@ impl<'z> Node<'z> {
         self.bytes[start..start + count * RRSET_ENTRY_BYTES].as_chunks().0
     }
 
-    /// The types of the RRsets, ascending.
+    /// The RRsets' types, ascending.
     pub(crate) fn types(&self) -> impl Iterator<Item = Rtype> + 'z {
         self.entries().iter().map(|entry| Rtype(type_of(entry)))
     }
@@ -315,7 +315,7 @@ impl NodeWriter {
         (start, NodeWriter { start, next_entry, next_signed })
     }
 
-    /// Writes the entry of the next RRset. The caller appends the packed RRset to the arena.
+    /// Writes the next RRset's entry. The caller appends the packed RRset to the arena.
     pub(crate) fn start_rrset(&mut self, arena: &mut [u8], rtype: Rtype) {
         let offset = ((arena.len() - self.start) as u32).to_le_bytes();
         let (number, offset_field) = arena[self.next_entry..][..RRSET_ENTRY_BYTES].split_at_mut(size_of::<u16>());

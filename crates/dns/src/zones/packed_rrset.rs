@@ -26,7 +26,7 @@ pub(crate) const QUESTION_TAIL_BYTES: usize = 4;
 pub(crate) const OPT_BYTES: usize = 11;
 /// Bytes of the longest reply without its records: header, question and OPT.
 const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
-/// Bytes that the records of a reply may have: a message has at most 65,535 (RFC 1035 §4.2.2).
+/// Bytes that a reply's records may have: a message has at most 65,535 (RFC 1035 §4.2.2).
 const RECORDS_BYTES_MAX: usize = 65_535 - OVERHEAD_BYTES_MAX;
 /// A compression pointer to QNAME.
 const POINTER_TO_QNAME: u16 = POINTER | HEADER_BYTES as u16;
@@ -102,7 +102,7 @@ impl<'z> PackedRrset<'z> {
         STORED_HEADER_BYTES + rrset.pointers.len() + rrset.bytes.len()
     }
 
-    /// The type of the RRset: the field after the owner's pointer.
+    /// The RRset's type: the field after the owner's pointer.
     pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
     }
@@ -501,7 +501,7 @@ impl RrsetPacker {
         }
     }
 
-    /// Adds the suffixes of the owner. A wildcard owner itself is not one of them: QNAME takes its place.
+    /// Adds the owner's suffixes. A wildcard owner itself is not one of them: QNAME takes its place.
     fn add_owner_suffixes(&mut self) {
         let owner = self.owner;
         let mut name = Some(owner.as_name());

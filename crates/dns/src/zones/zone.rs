@@ -108,7 +108,7 @@ impl<'z> FoundRrset<'z> {
         self.rrset.rtype() == Rtype::DNAME && self.owner.eq_ignore_case(name)
     }
 
-    /// Whether the records of the RRset, in its signed form, include an NSEC record.
+    /// Whether the RRset's records, in its signed form, include an NSEC record.
     pub(crate) fn has_nsec(&self) -> bool {
         let records = self.rrset.records(self.owner).take(usize::from(self.rrset.answer_count));
         records.into_iter().any(|record| record.rtype == Rtype::NSEC)
@@ -224,7 +224,7 @@ impl Zone {
         node.node_ref(NodeRef::WildcardChild).map(|index| self.node(index))
     }
 
-    /// The SOA of the zone.
+    /// The zone's SOA.
     pub(crate) fn soa(&self) -> (FoundRrset<'_>, AnswerRecord<'_>) {
         let apex = self.apex_node();
         let rrset = apex.rrset(Rtype::SOA).expect("a zone has a SOA");

@@ -185,7 +185,7 @@ impl ZoneBuilder {
         &self.rdata[start..start + usize::from(record.rdata_length)]
     }
 
-    /// RFC 2181 §5: the records of an RRset have different data, names in it being compared without regard to case.
+    /// RFC 2181 §5: an RRset's records have different data, names in it being compared without regard to case.
     fn remove_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut kept = 0;
         let mut start = 0;

@@ -17,7 +17,7 @@ pub struct ZoneTextWriter {
     rdata: Vec<u8>,
 }
 
-/// How the records of an RRset are written.
+/// How an RRset's records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineForm<'c> {
     /// The plain form.
@@ -60,7 +60,7 @@ impl Zone {
     }
 }
 
-/// Replaces the content of `rdata` by the data of the record.
+/// Replaces the content of `rdata` by the record's data.
 fn copy_rdata(found: &FoundRrset<'_>, record: &AnswerRecord<'_>, rdata: &mut Vec<u8>) {
     rdata.clear();
     let put = |part: RdataPart<'_>| {

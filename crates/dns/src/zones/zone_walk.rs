@@ -1,4 +1,4 @@
-//! Walks over the records of a zone, from any record on, for what shows or transfers all of them.
+//! Walks over a zone's records, from any record on, for what shows or transfers all of them.
 
 use crate::text::rtype::Rtype;
 use crate::zones::layout::NodeIndex;

@@ -157,7 +157,7 @@ fn journal_of_another_version_is_refused() {
     for mut other in [zone(2, "a.z. A 192.0.2.3"), zone(3, "a.z. A 192.0.2.2"), zone(1, "a.z. A 192.0.2.1")] {
         assert_eq!(other.restore_journal(&encoded), Err(JournalError::OtherVersion), "{}", other.serial());
         assert!(other.journal().is_empty());
-        // Secondaries may have the version of the journal, with the same serial.
+        // Secondaries may have the journal's version, with the same serial.
         let (mut next, mut last) = (zone(4, "a.z. A 192.0.2.4"), zone(5, "a.z. A 192.0.2.5"));
         next.continue_journal(&other, BYTES_MAX);
         assert!(next.journal().is_empty());

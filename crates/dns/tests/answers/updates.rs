@@ -426,7 +426,7 @@ fn updated(before: &Zone, encoded: &[u8], messages: &[&str]) -> (Zone, Vec<u8>) 
     (next, difference.encode(before.apex(), file_digest(ZONE)))
 }
 
-/// The digest of the records of a zone file.
+/// The digest of a zone file's records.
 fn file_digest(text: &str) -> u64 {
     let apex = name_bytes("z.");
     let apex = Name::parse(&apex).expect("a name");

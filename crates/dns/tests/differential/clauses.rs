@@ -15,7 +15,7 @@ pub(crate) enum Clause {
     /// RFC 9471 §3.2: addresses with a referral are optional, except for those below the delegation point.
     SiblingGlue,
     /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The
-    /// others refer to the servers of the parent zone, if a zone above it is served.
+    /// others refer to the parent zone's servers, if a zone above it is served.
     DsWithoutParent,
     /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or
     /// that a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.

@@ -48,7 +48,7 @@ pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The type of a question: those in random zones, and others.
+/// A question's type: those in random zones, and others.
 pub(crate) fn question_type() -> impl Strategy<Value = Rtype> {
     let types = "A A AAAA TXT DS NS CNAME DNAME MX SRV SOA ANY CAA".split(' ');
     prop::sample::select(types.filter_map(|rtype| Rtype::from_text(rtype.as_bytes())).collect::<Vec<_>>())

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The part of the names of a zone, with those of the chain, from which on a change is signed with the whole zone.
+/// The part of a zone's names, with those of the chain, from which on a change is signed with the whole zone.
 const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
@@ -58,7 +58,7 @@ struct Change<'v, 'j> {
     touched: BTreeMap<NameKey, NameBuf>,
     /// Owners of NSEC3 records, which are touched as well; `None` if the owner no longer has any.
     nsec3: BTreeMap<NameKey, Option<Nsec3>>,
-    /// The new SOA of the unsigned records.
+    /// The unsigned records' new SOA.
     soa: Option<Soa>,
 }
 

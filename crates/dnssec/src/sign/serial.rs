@@ -4,8 +4,7 @@ use super::SerialPolicy;
 use sanderling_calendar::DateTime;
 use sanderling_dns::{is_later, raised_serial};
 
-/// The serial of a version. `unsigned` is the serial of the unsigned records, `previous` that of the previous signed
-/// version.
+/// The serial of a version. `unsigned` is the unsigned records' serial, `previous` that of the previous signed version.
 pub(super) fn next(
     policy: SerialPolicy,
     unsigned: u32,

@@ -11,7 +11,7 @@ use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
 use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
 use std::ops::Range;
 
-/// The SOA of the unsigned records.
+/// The unsigned records' SOA.
 pub(super) struct Soa {
     pub(super) rdata: Vec<u8>,
     pub(super) ttl_s: u32,

@@ -1,4 +1,4 @@
-//! The state of the keys of a zone, in words.
+//! The state of a zone's keys, in words.
 
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
 use crate::key::{Algorithm, key_tag};

@@ -55,7 +55,7 @@ enum Fault {
 /// Servers that answer from the same content, each a while after it has changed.
 struct Servers<T> {
     versions: Vec<Served<T>>,
-    /// The version of each server.
+    /// Each server's version.
     current: Vec<usize>,
 }
 
@@ -448,7 +448,7 @@ enum Scenario {
     Unsigned,
     /// To be unsigned, and no more after some steps.
     NearlyUnsigned(usize),
-    /// By the ages of the keys.
+    /// By the keys' ages.
     Lifetime,
 }
 

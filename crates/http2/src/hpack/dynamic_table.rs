@@ -7,7 +7,7 @@ use super::Field;
 
 /// The bytes of all entries, by the count of RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub(super) const TABLE_BYTES_MAX: usize = 4096;
-/// The overhead of an entry, in addition to its name and value.
+/// An entry's overhead, in addition to its name and value.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
 /// Bytes of present and evicted entries, above which the latter are removed.
 const LOG_BYTES_MAX: usize = TABLE_BYTES_MAX + TABLE_BYTES_MAX / 2;

@@ -58,7 +58,7 @@ fn requests_that_are_reset_after_the_answer_are_bounded_by_those_of_a_connection
 #[test]
 fn streams_that_the_server_must_reset_are_bounded() {
     let budget = Limits::default().reset_budget as usize;
-    // CVE-2025-8671: overflow of the window of a stream, and content that contradicts Content-Length.
+    // CVE-2025-8671: overflow of a stream's window, and content that contradicts Content-Length.
     check(1 << 20, budget + 1, ExceededLimit::Resets, |index| {
         let overflow = frame(WINDOW_UPDATE, 0, stream(index), &[0x7f, 0xff, 0xff, 0xff]);
         [get(stream(index)), overflow].concat()

@@ -191,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Ends the receiving of a request.
+    /// Ends the reception of a request.
     pub(crate) fn end_oldest_partial(&mut self) -> Vec<Frame> {
         let mut out = vec![];
         let mut exchange = Exchange { limits: &self.limits, scratch: &mut self.scratch, out: &mut out };

@@ -40,7 +40,7 @@ pub(super) fn install() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed())
 }
 
-/// Installs the filters of the agent.
+/// Installs the agent's filters.
 pub(super) fn install_for_agent() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_agent())
 }

@@ -110,7 +110,7 @@ impl Batch {
         (queries, replies)
     }
 
-    /// Writes the headers of the replies: to the sender of the query, from the address that the query was sent to.
+    /// Writes the headers of the replies: to the query's sender, from the address that the query was sent to.
     pub(super) fn address_replies(&mut self, with_control: bool) {
         let answered = &self.answered[..self.reply_count];
         for (reply, &answered) in self.replies.iter_mut().zip(answered) {
@@ -213,7 +213,7 @@ pub struct Replies<'b> {
 }
 
 impl<'b> Replies<'b> {
-    /// The buffer of the next reply.
+    /// The next reply's buffer.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]

@@ -173,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// Sends the replies of `batch`, each to the sender of its query, from the address that the query was sent to.
+    /// Sends the replies of `batch`, each to its query's sender, from the address that the query was sent to.
     ///
     /// A reply that cannot be sent is dropped; the ones after it are still sent. Returns the number of those dropped.
     pub fn send(&self, batch: &mut Batch) -> usize {

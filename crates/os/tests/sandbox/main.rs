@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The environment variable of the child: its directory, user and task, separated by colons.
+/// The child's environment variable: its directory, user and task, separated by colons.
 const CHILD_VARIABLE: &str = "SANDERLING_SANDBOXED";
 
 macro_rules! tests {
@@ -131,7 +131,7 @@ fn process_status_shows_the_sandbox_from_outside() {
     child.end();
 }
 
-/// Checks what the kernel shows of the rights of a process; its folder.
+/// Checks what the kernel shows of a process's rights; its folder.
 fn check_status(child: &Sandboxed) -> PathBuf {
     let process = PathBuf::from(format!("/proc/{}", child.process.id()));
     let status = std::fs::read_to_string(process.join("status")).expect("it runs until it is stopped");

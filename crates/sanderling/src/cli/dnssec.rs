@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// A command about a zone that the server signs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DnssecArgs {
-    /// Show the keys of a zone, the DS records for the registrar, and the pending step
+    /// Show a zone's keys, the DS records for the registrar, and the pending step
     Status {
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -22,7 +22,7 @@ pub(super) enum DnssecArgs {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Replace the keys of a zone
+    /// Replace a zone's keys
     ///
     /// New keys are introduced, and the old ones removed and erased, in steps that never break the zone for any
     /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches;

@@ -1,4 +1,4 @@
-//! The access log of the whole program: what is written, where to, and what happens if nothing can be written.
+//! The whole program's access log: what is written, where to, and what happens if nothing can be written.
 
 use sanderling_testkit::http::{HttpClient, response_to};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, tcp_exchange, wait_until};

@@ -53,7 +53,7 @@ impl Targets {
         assert_eq!(reload.code(), Some(0), "{reload}");
     }
 
-    /// A server of `example.com`, with `lines` in the section of the zone.
+    /// A server of `example.com`, with `lines` in the zone's section.
     fn configure(&self, address: SocketAddr, lines: &str) -> TestDirectory {
         let directory = TestDirectory::new();
         directory.write("example.com.zone", ZONE.as_bytes());

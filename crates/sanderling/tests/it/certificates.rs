@@ -129,7 +129,7 @@ impl Setup {
         fs::read_to_string(self.directory.path().join("pebble.log")).unwrap_or_default()
     }
 
-    /// The process ID of the agent.
+    /// The agent's process ID.
     pub(crate) fn agent(&self) -> Option<String> {
         let status = self.directory.control("status").text();
         let line = status.lines().find_map(|line| line.strip_prefix("agent process "))?;

@@ -138,7 +138,7 @@ fn servers_with_the_same_secret_accept_the_cookies_of_each_other() {
 fn no_cookie_is_sent_if_they_are_off() {
     let directory = domain("cookies = false");
     let server = TestServer::start_command(directory.serve_command(), DNS);
-    // dig prints the cookie of the query if the reply has none.
+    // dig prints the query's cookie if the reply has none.
     assert!(!cookie(server.dns(), CLIENT_COOKIE).contains("(good)"));
 }
 

@@ -6,7 +6,7 @@ use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_pro
 const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
 const REMEDY: &str = "move it, or serve a folder that contains only public files";
 
-/// The warnings of `check` that a file is served, without the path of the directory.
+/// The warnings of `check` that a file is served, without the directory's path.
 fn warnings(directory: &TestDirectory) -> Vec<String> {
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert_eq!(ended.code(), Some(0), "{ended}");

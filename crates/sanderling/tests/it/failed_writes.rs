@@ -153,7 +153,7 @@ fn reload_of_a_zone_that_gets_no_thread_is_answered_and_can_be_repeated() {
     directory.write("sanderling.toml", config.as_bytes());
     let server = start(&directory);
     let process = server.server_process_id();
-    // The user of the process may change its soft limit.
+    // The process's user may change its soft limit.
     let set_limit = |limit: &str| {
         let (process, limit) = (process.to_string(), format!("--nproc={limit}:"));
         let user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"];

@@ -265,7 +265,7 @@ fn split_head(received: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8_lossy(&received[..end]).into_owned(), &received[end + 4..]))
 }
 
-/// nginx with the site of a domain, on a socket in its directory; stopped when it is dropped.
+/// nginx with a domain's site, on a socket in its directory; stopped when it is dropped.
 struct Nginx {
     child: Child,
     socket: PathBuf,

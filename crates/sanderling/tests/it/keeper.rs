@@ -57,7 +57,7 @@ fn is_served(directory: &TestDirectory, https: SocketAddr, options: &[&str]) -> 
     curl(&[&common[..], options].concat()).text() == "hi\n"
 }
 
-/// The running keepers of a supervisor.
+/// A supervisor's running keepers.
 fn keepers(supervisor: u32) -> Vec<u32> {
     let is_keeper = |pid: &u32| {
         let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

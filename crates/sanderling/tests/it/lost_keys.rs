@@ -118,7 +118,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert_eq!(fixture.wait_until_signed(), keys);
     drop(server);
 
-    // Only the state of the keys is lost: the key is still there.
+    // Only the keys' state is lost: the key is still there.
     fs::remove_dir_all(fixture.directory.path().join("state/signing")).expect("removed");
     fs::remove_dir_all(fixture.directory.path().join("state/signed")).expect("removed");
     let server = fixture.start();
@@ -174,7 +174,7 @@ fn lost_private_key_is_noticed_at_the_next_start() {
     drop(server);
 
     fs::write(&file, key).expect("written");
-    // As root this test makes files that the user of the server may not read.
+    // As root this test makes files that the server's user may not read.
     let owner = fs::metadata(&folder).expect("it exists");
     std::os::unix::fs::chown(&file, Some(owner.uid()), Some(owner.gid())).expect("changed");
     let checked = check(&fixture.directory);

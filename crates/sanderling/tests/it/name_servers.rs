@@ -20,7 +20,7 @@ pub(crate) enum Program {
     BindTls,
 }
 
-/// The other server of the zone.
+/// The zone's other server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// The program is a secondary of it.
@@ -164,7 +164,7 @@ impl NameServer {
         assert!(send_signal("HUP", &self.child.id().to_string()));
     }
 
-    /// Replaces the zone of a primary, which loads it.
+    /// Replaces a primary's zone, which loads it.
     pub(crate) fn replace_zone(&self, zone: &str) {
         self.home.replace("zone", zone.as_bytes());
         assert!(send_signal("HUP", &self.child.id().to_string()));
@@ -254,7 +254,7 @@ impl Unbound {
     }
 }
 
-/// The records of a transfer, without comments and signatures, in any order.
+/// A transfer's records, without comments and signatures, in any order.
 pub(crate) fn records(ended: &Ended) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>().join(" ");
     let text = ended.text();

@@ -121,7 +121,7 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
     // Not all name servers of the zone have it.
     assert!(!status(&directory).contains(" IN DS "), "{}", status(&directory));
     assert_eq!(dig(server.dns(), &["+short", "example.com", "CDS"]).text(), "");
-    // The version of the file may have been served before.
+    // The file's version may have been served before.
     assert_eq!(serial(&server), 8);
     let mut export = sanderling();
     export.args(["zone", "export", "example.com", "--control", &directory.argument("control")]);
@@ -255,7 +255,7 @@ fn each_line_of_the_log_has_its_priority_for_journald() {
 fn state_folder_that_can_be_created_only_later_needs_no_reload() {
     let directory = configure("dnssec = true");
     let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
-    // The sandbox allows the folder of the zone.
+    // The sandbox allows the zone's folder.
     directory.write("zones/example.com.zone", zone(7, 2).as_bytes());
     let text = text.replace("\"state\"", "\"missing/state\"").replace("\"example.com.zone", "\"zones/example.com.zone");
     directory.replace("sanderling.toml", text.as_bytes());
@@ -481,7 +481,7 @@ fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
     check_whole_zone(&server, &setup.directory);
     let log = server.errors();
     assert!(!log.contains("certificate example.com: the name server"), "{log}");
-    // Changes that come at once are signed together; but the record of the authority is removed after it was seen.
+    // Changes that come at once are signed together; but the authority's record is removed after it was seen.
     assert!(log.matches("new signatures").count() >= 2, "{log}");
 }
 

@@ -124,7 +124,7 @@ fn a_replacement_does_not_wait_for_the_exit_of_a_process_that_waits_for_a_disk()
         // Its heartbeats stop, and it is killed.
         let process = server.server_process_id();
         assert!(send_signal("STOP", &process.to_string()));
-        // A thread that still runs could accept the connection of the next client, which nobody would answer then.
+        // A thread that still runs could accept the next client's connection, which nobody would answer then.
         wait_until("the stop of all threads", || threads_have_stopped(process));
         assert_eq!(HttpClient::connect(server.http()).get("/").text(), "hi\n");
         assert_eq!(disk.waiting_count(), 1, "the killed process still waits");

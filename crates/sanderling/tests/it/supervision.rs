@@ -163,7 +163,7 @@ fn server_process_gives_up_its_privileges() {
     check();
 }
 
-/// Whether other processes of its user may read the memory of a process: if not, its files belong to root (proc(5)).
+/// Whether other processes of its user may read a process's memory: if not, its files belong to root (proc(5)).
 fn is_dumpable(pid: u32) -> bool {
     let owner = fs::metadata(format!("/proc/{pid}/maps")).expect("it runs").uid();
     let user = status(pid, "Uid");

@@ -227,7 +227,7 @@ fn update_over_tls_is_applied_and_its_reply_is_signed() {
     for (key, is_accepted) in [("transfer", true), ("hmac-sha256:transfer:b3RoZXI=", false)] {
         let (address, proxy) = tls_proxy(dot);
         let lines = format!(";tcp\nadd {}.example.com. TXT \"tls\"\nsend\n", key.len());
-        // nsupdate verifies the signature of the reply.
+        // nsupdate verifies the reply's signature.
         let ended = nsupdate_with(address, &directory, "tls.txt", Some(key), &lines);
         assert_eq!(ended.code() == Some(0), is_accepted, "{key}: {ended}\n{}", server.errors());
         let found = data(&server, &key.len().to_string(), "TXT");

@@ -86,7 +86,7 @@ fn one_zone_is_reloaded_alone() {
     check(&directory.control("status"), 0, &["a.example: serial 1, 6 records", "3 zones"]);
 }
 
-/// Runs `zone add` or `zone remove` with the configuration of the server.
+/// Runs `zone add` or `zone remove` with the server's configuration.
 #[track_caller]
 fn folder_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
     zone_command(directory, &[arguments, &["--config", &directory.argument("sanderling.toml")]].concat())

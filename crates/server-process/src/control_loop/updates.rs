@@ -389,7 +389,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Answers updates that the version of this process has, when the process serves it that has replaced this one.
+    /// Answers updates that this process's version has, when the process serves it that has replaced this one.
     fn answer_when_served(
         &mut self,
         apex: DomainName,

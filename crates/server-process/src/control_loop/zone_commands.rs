@@ -55,7 +55,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// `changes` come with the command to load a zone, and the agent's report for the status of a zone.
+    /// `changes` come with the command to load a zone, and the agent's report for a zone's status.
     pub(super) fn answer_zone_command(
         &mut self,
         command: ZoneCommand,

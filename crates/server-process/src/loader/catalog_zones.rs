@@ -58,8 +58,8 @@ impl Loader {
         MemberChanges { added, removed }
     }
 
-    /// The zones from catalogs of `config` that are permitted together with the zones of the folder, `of_folder`, and
-    /// for which `is_wanted`. The agent has listed them, which is not believed.
+    /// The zones from catalogs of `config` that are permitted together with the folder's zones, `of_folder`, and for
+    /// which `is_wanted`. The agent has listed them, which is not believed.
     pub(super) fn member_zones<'z>(
         &'z self,
         config: &'z Config,

@@ -78,7 +78,7 @@ impl Loader {
         }
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
-        // No client waits for the zone and could get the denial of the sandbox.
+        // No client waits for the zone and could get the sandbox's denial.
         Some(OneZone { denial: Denial::None, ..OneZone::new(entry, state, before, kept, report) })
     }
 }

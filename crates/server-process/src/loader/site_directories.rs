@@ -20,7 +20,7 @@ pub(super) struct LeftOut {
     pub(super) location: Option<Location>,
 }
 
-/// Whether a directory is the document root of a site.
+/// Whether a directory is a site's document root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IsRoot {
     No,

@@ -153,7 +153,7 @@ fn kept_version_is_not_served_in_the_place_of_a_file_that_can_be_loaded() {
 fn nothing_is_built_from_the_kept_version_of_another_process_once_the_file_was_loaded() {
     let mut fixture = Fixture::new(1);
     fixture.load();
-    // As if there had been no memory to keep the version of the file.
+    // As if there had been no memory to keep the file's version.
     fixture.loader.kept = Some(kept_by_a_taken_process());
     let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
     let built = fixture.loader.load_updates(&config, &DomainName::parse("z0.example").unwrap());

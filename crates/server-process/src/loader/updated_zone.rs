@@ -45,7 +45,7 @@ pub(crate) struct UpdatedZone {
 /// A change that no rule allows.
 #[derive(Debug)]
 pub(crate) struct DeniedChange {
-    /// The index of its update.
+    /// Its update's index.
     pub(crate) index: usize,
     pub(crate) owner: NameBuf,
     pub(crate) rtype: Rtype,
@@ -336,7 +336,7 @@ impl LoadedZone {
         Some(ZoneEntry::Served(zone))
     }
 
-    /// The updates of the zone: those of the version in service or, without one, those that are stored.
+    /// The zone's updates: those of the version in service or, without one, those that are stored.
     ///
     /// # Errors
     /// They cannot be read.

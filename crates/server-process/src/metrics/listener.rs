@@ -49,7 +49,7 @@ enum State {
     Closing,
 }
 
-/// The state of a connection.
+/// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Wait,

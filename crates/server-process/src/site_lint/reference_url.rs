@@ -1,4 +1,4 @@
-//! Resolves a reference to the path of a request, as browsers do (URL Standard §4.4), if it stays within the site.
+//! Resolves a reference to the request path, as browsers do (URL Standard §4.4), if it stays within the site.
 
 use sanderling_server::is_own_authority;
 

@@ -44,7 +44,7 @@ const SOCKETS_MAX: usize = 64;
 /// Time after which keys are erased that the serving process no longer needs: a worker may be signing with one of them.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
 
-/// The state of the keeper.
+/// The keeper's state.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     pub(super) process: OnlyChild<KeeperProcess>,
@@ -337,7 +337,7 @@ impl Supervisor {
             self.keeper.process.schedule(None);
         }
         let is_due = self.keeper.erase_at.is_some_and(|at| Instant::now() >= at);
-        // A process that drains still signs with the keys of its certificates.
+        // A process that drains still signs with its certificates' keys.
         if is_due && self.processes.len() == 1 {
             self.secrets.kept().into_iter().for_each(|kept| self.keeper.erase_all_but(kept));
         }

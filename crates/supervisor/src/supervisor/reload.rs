@@ -172,7 +172,7 @@ impl Supervisor {
         }
     }
 
-    /// Continues with the configuration of a server process.
+    /// Continues with a server process's configuration.
     pub(super) fn activate(&mut self, next: ActiveConfig, requester: Requester) {
         self.active = next;
         self.secrets.keep_only_for(&self.active.config);

@@ -1,6 +1,6 @@
 //! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! separate process that waits for it (`internal-on-renew`). They have the privileges of this process, so a message of
-//! the agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
+//! separate process that waits for it (`internal-on-renew`). They have this process's privileges, so a message of the
+//! agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};
@@ -52,7 +52,7 @@ impl RenewalCommands {
         run_at.map_or(now, |at| now.max(at + interval))
     }
 
-    /// Schedules the command of this domain; a waiting command is also for this certificate.
+    /// Schedules this domain's command; a waiting command is also for this certificate.
     fn add(&mut self, domain: String) {
         if !self.waiting.contains(&domain) {
             self.waiting.push_back(domain);
@@ -66,7 +66,7 @@ impl RenewalCommands {
         self.waiting.remove(index)
     }
 
-    /// Whether the command of the domain was run for this chain, or the chain was there at the start.
+    /// Whether the domain's command was run for this chain, or the chain was there at the start.
     fn is_known(&self, domain: &str, chain: &[u8]) -> bool {
         self.known.as_ref().and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain)
     }
@@ -110,7 +110,7 @@ impl Supervisor {
         }
     }
 
-    /// The shortest time between two runs of the command of a domain.
+    /// The shortest time between two runs of a domain's command.
     pub(super) fn renewal_interval(&self) -> Duration {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
     }

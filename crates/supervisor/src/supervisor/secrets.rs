@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 /// Time between two checks whether a file has changed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same if the age of the keys is all that changes.
+/// The same if the keys' age is all that changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Checks in a row that may find other versions before those are passed on: with many domains, some file may always
 /// change.

@@ -176,7 +176,7 @@ fn start(
     Ok(supervisor)
 }
 
-/// The inherited state of the supervisor.
+/// The supervisor's inherited state.
 #[derive(Default)]
 struct Inherited {
     listeners: Listeners,

@@ -83,7 +83,7 @@ struct ProcessSummary {
 }
 
 impl Supervisor {
-    /// Sends a client the status of the supervisor, and makes the serving process send its own.
+    /// Sends a client the supervisor's status, and makes the serving process send its own.
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
         // The process judges the same facts that this status shows.
         self.send_supervision();
@@ -94,7 +94,7 @@ impl Supervisor {
                 let status = serde_json::to_string(&status).expect("a status has no map");
                 format!("{{\"supervisor\":{status},\"process\":")
             }
-            // The process has the counters of the supervisor.
+            // The process has the supervisor's counters.
             StatusFormat::Metrics => String::new(),
         };
         if let Some(control) = &mut self.control {

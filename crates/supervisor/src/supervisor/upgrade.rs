@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long the messages of this program may take before the next one replaces it without them.
+/// How long this program's messages may take before the next one replaces it without them.
 pub(super) const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 /// Time in which the server processes must receive all commands before this program is replaced.
 const COMMANDS_FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -37,7 +37,7 @@ pub(crate) fn server_tls() -> ServerTls {
     ServerTls::new(Arc::new(store()), tickets(1, None), &[Alpn::H2, Alpn::Http1, Alpn::Http10])
 }
 
-/// The algorithms of a client: as in browsers, the hybrid key exchange first.
+/// A client's algorithms: as in browsers, the hybrid key exchange first.
 pub(crate) fn provider() -> CryptoProvider {
     #[cfg(feature = "aws-lc-rs")]
     let provider = {

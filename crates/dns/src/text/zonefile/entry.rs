@@ -32,7 +32,7 @@ pub(super) enum EntryKind {
     Generate(Box<Generate>),
 }
 
-/// The owner of the previous record, which an entry without an owner has too.
+/// The previous record's owner, which an entry without an owner has too.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
     /// This file has no record yet.
@@ -141,7 +141,7 @@ impl Context {
         ))
     }
 
-    /// The TTL of a record: its own, the default, the last one, or MINIMUM of an SOA. BIND uses the same order.
+    /// A record's TTL: its own, the default, the last one, or MINIMUM of an SOA. BIND uses the same order.
     fn ttl_s(&mut self, explicit_ttl_s: Option<u32>, rtype: Rtype, position: Position) -> Result<u32, Diagnostic> {
         if let Some(ttl_s) = explicit_ttl_s {
             self.last_ttl_s = Some(ttl_s);

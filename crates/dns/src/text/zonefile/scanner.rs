@@ -154,7 +154,7 @@ impl Scanner {
         }
     }
 
-    /// The next token of the entry; `None` at its end, however often it is called.
+    /// The entry's next token; `None` at its end, however often it is called.
     #[inline]
     pub(super) fn token(&mut self) -> Result<Option<Token>, Diagnostic> {
         match self.skip_to_token()? {
@@ -164,7 +164,7 @@ impl Scanner {
         }
     }
 
-    /// Skips to the next token of the entry.
+    /// Skips to the entry's next token.
     #[inline]
     fn skip_to_token(&mut self) -> Result<Option<TokenKind>, Diagnostic> {
         loop {

@@ -195,7 +195,7 @@ impl ZoneBuilder {
         diagnostics.push(Diagnostic::warning(ds.position, problem, remedy));
     }
 
-    /// RFC 4034 §2.1.1: the key of a zone is at the apex of that zone.
+    /// RFC 4034 §2.1.1: a zone's key is at the apex of that zone.
     fn check_zone_key(&self, name: NameId, keys: &[StagedRecord], diagnostics: &mut Vec<Diagnostic>) {
         const ZONE_KEY: u8 = 1;
         let is_zone_key = |key: &&StagedRecord| self.rdata(key).first().is_some_and(|flags| flags & ZONE_KEY != 0);

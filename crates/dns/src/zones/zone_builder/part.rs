@@ -35,13 +35,13 @@ impl ZoneBuilder {
     }
 
     /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and
-    /// wildcard children, and of the targets of their records. `node_of` returns the nodes of names other than `names`.
+    /// wildcard children, and of their records' targets. `node_of` returns the nodes of names other than `names`.
     /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of
     /// the previous version, without the nodes that it does not share, if it is signed. Diagnostics about missing
     /// records have the position `end`.
     ///
     /// # Errors
-    /// The problems of the records, as if the whole zone were built. Warnings about other names are left out.
+    /// The records' problems, as if the whole zone were built. Warnings about other names are left out.
     pub(crate) fn finish_part(
         mut self,
         names: &[Name<'_>],

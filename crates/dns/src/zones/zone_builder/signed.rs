@@ -1,4 +1,4 @@
-//! The additional data of a signed zone: signatures of RRsets, and the chain of NSEC or NSEC3 records.
+//! A signed zone's additional data: signatures of RRsets, and the chain of NSEC or NSEC3 records.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};

@@ -62,8 +62,8 @@ impl ZoneBuilder {
         ));
     }
 
-    /// The name that was meant by `name`, to which the name of the zone was appended although it has it. A domain below
-    /// a top-level domain may well have its name: com.com.
+    /// The name that was meant by `name`, to which the zone's name was appended although it has it. A domain below a
+    /// top-level domain may well have its name: com.com.
     fn without_second_apex(&self, name: Name<'_>) -> Option<NameBuf> {
         let apex = self.names.name(self.apex);
         let apex_depth = apex.labels().count();

@@ -236,7 +236,7 @@ impl Network {
         next
     }
 
-    /// Signs the next version of the zone. Each step of the world publishes one at most, after the first one without
+    /// Signs the zone's next version. Each step of the world publishes one at most, after the first one without
     /// signatures.
     fn sign_zone(&mut self) {
         let world = &mut self.world;

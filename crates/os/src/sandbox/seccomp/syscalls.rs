@@ -54,7 +54,7 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_openat2, libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_lseek],
     &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat],
     &[libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2],
-    // The paths of the configuration may be relative: realpath(3).
+    // The configuration's paths may be relative: realpath(3).
     &[libc::SYS_getcwd],
     // Watches. The inotify instance is created by the first thread that serves.
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],

@@ -144,8 +144,8 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check("no TLS connection to 127.0.0.1");
         drop(stop);
     });
-    // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after
-    // the handshake.
+    // One that accepts connections, which are as long as the kernel's queue has room, and one that is silent after the
+    // handshake.
     let silent = setup.listen_as_authority();
     check("the authority did not answer within 2 s");
     drop(silent);

@@ -28,7 +28,7 @@ struct Script {
     /// The first account is no longer valid.
     is_deactivated: bool,
     account_count: usize,
-    /// The names of the orders.
+    /// The orders' names.
     orders: Vec<Vec<String>>,
     /// Names of the last order that are validated.
     validated: Vec<String>,

@@ -156,7 +156,7 @@ struct Seen {
     mismatches: Vec<String>,
 }
 
-/// The names of the records.
+/// The records' names.
 struct Names {
     tlsa: String,
     https: String,
@@ -184,8 +184,7 @@ impl Names {
     }
 }
 
-/// The answer of a server, which is asked again as resolvers do: one that loads another version of a zone may lose a
-/// query.
+/// A server's answer, which is asked again as resolvers do: one that loads another version of a zone may lose a query.
 fn ask(server: SocketAddr, question: &Question<'_>) -> Vec<Record> {
     let client = UdpClient::new(server);
     let mut reply = None;

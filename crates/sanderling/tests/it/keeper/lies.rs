@@ -1,4 +1,4 @@
-//! A server process that runs foreign code: it speaks the protocol of the keeper, and asks for what it must not get.
+//! A server process that runs foreign code: it speaks the keeper's protocol, and asks for what it must not get.
 
 use super::{P256, domain};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
@@ -91,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// Has it hold the key of the directory; the certificate without the key.
+    /// Has it hold the directory's key; the certificate without the key.
     fn hold(&mut self) -> Vec<u8> {
         let read = |name| Zeroizing::new(fs::read(self.directory.argument(name)).expect("written"));
         let content = CertificateContent::Files { chain: read("chain.pem"), key: read("key.pem") };
@@ -150,7 +150,7 @@ fn certificate_verify() -> Vec<u8> {
     [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
 }
 
-/// The name of the key of a certificate: the SHA-256 of its public key, as OpenSSL computes it.
+/// The name of a certificate's key: the SHA-256 of its public key, as OpenSSL computes it.
 fn key_id(directory: &TestDirectory) -> [u8; KEY_ID_BYTES] {
     let script = format!(
         "openssl x509 -in {} -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary",
