@@ -33,7 +33,7 @@ pub struct Response {
 /// as well.
 ///
 /// # Errors
-/// The failed call, or a malformed response.
+/// Returns an error if a call fails or the response is malformed.
 pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Result<(Response, TcpStream)> {
     let mut stream = connect(server)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").as_bytes())?;
@@ -59,7 +59,7 @@ pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Resu
 /// The certificate of an encrypted listener for a host, in its encoded form.
 ///
 /// # Errors
-/// The failed call, or a failed handshake.
+/// Returns an error if a call or the handshake fails.
 pub fn certificate(server: SocketAddr, host: &str) -> io::Result<Vec<u8>> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let config = Arc::new(tls::config(b"http/1.1"));
@@ -75,7 +75,7 @@ pub fn certificate(server: SocketAddr, host: &str) -> io::Result<Vec<u8>> {
 /// Asks a question over TCP.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a malformed reply.
+/// Returns an error if a call fails, the name is invalid, or the reply is malformed.
 pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Message<Vec<u8>>> {
     Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
 }
@@ -83,7 +83,7 @@ pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Mes
 /// A query as it is sent over TCP.
 ///
 /// # Errors
-/// An invalid name.
+/// Returns an error if the name is invalid.
 pub fn framed_query(name: &str, rtype: Rtype) -> io::Result<Vec<u8>> {
     Ok(framed(&query(name, rtype)?))
 }
@@ -102,7 +102,7 @@ pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u
 /// answer.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a reply that is none of a transfer.
+/// Returns an error if a call fails, the name is invalid, or the reply does not belong to a transfer.
 pub fn transfer(server: SocketAddr, apex: &str, from_serial: Option<u32>) -> io::Result<usize> {
     let name: Name<Vec<u8>> = apex.parse().map_err(io::Error::other)?;
     let query = match from_serial {
@@ -154,7 +154,7 @@ pub(crate) fn framed(query: &[u8]) -> Vec<u8> {
 /// Asks a question over UDP and waits for the reply.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a malformed reply.
+/// Returns an error if a call fails, the name is invalid, or the reply is malformed.
 pub fn query_udp(server: SocketAddr, name: &str, rtype: Rtype, timeout: Duration) -> io::Result<Message<Vec<u8>>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(server)?;
@@ -183,7 +183,7 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
 /// loopback (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
 ///
 /// # Errors
-/// No such port was found.
+/// Returns an error if no such port is found.
 pub fn free_address() -> io::Result<SocketAddr> {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -193,7 +193,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
 /// A port of `ip` that is free for TCP and UDP at the moment.
 ///
 /// # Errors
-/// No such port was found.
+/// Returns an error if no such port is found.
 pub fn free_port(ip: Ipv4Addr) -> io::Result<SocketAddr> {
     for _ in 0..PORT_TRIES_MAX {
         let address = TcpListener::bind((ip, 0))?.local_addr()?;

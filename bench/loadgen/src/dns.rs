@@ -37,7 +37,7 @@ pub struct Question {
 /// without the last dot.
 ///
 /// # Errors
-/// The malformed line.
+/// Returns the malformed line.
 pub fn parse_questions(text: &str) -> Result<Vec<Question>, String> {
     let expected = "expected a name, a type and, if it is not NOERROR, a response code";
     text.lines().map(|line| parse_line(line).ok_or_else(|| format!("`{line}`: {expected}"))).collect()
@@ -98,7 +98,7 @@ pub(crate) fn id_of(message: &[u8]) -> Option<u16> {
 /// Checks a message as the reply to `question` with `id`.
 ///
 /// # Errors
-/// The cause of the loss, with the details.
+/// Returns the cause of the loss, with the details.
 pub(crate) fn check_reply(
     bytes: &[u8],
     id: u16,
@@ -210,7 +210,7 @@ impl Protocol for DnsProtocol {
 /// Asks each question once over TCP; the records of the replies become the expected ones.
 ///
 /// # Errors
-/// The server does not answer, or not as expected.
+/// Returns an error if the server does not answer, or sends an unexpected answer.
 pub(crate) fn learn_records(server: SocketAddr, questions: &mut [Question]) -> Result<(), String> {
     for (id, question) in (1..).zip(questions) {
         let reply = client::exchange_tcp(server, &question.query(id)).map_err(|error| format!("{server}: {error}"))?;

@@ -139,10 +139,10 @@ impl Load {
     /// Learns the expected records from the DNS server if they are to be checked, then runs the load in a thread.
     ///
     /// # Errors
-    /// The DNS server does not answer, or the thread cannot be started.
+    /// Returns an error if the DNS server does not answer, or the thread cannot be started.
     ///
     /// # Panics
-    /// If no request would be sent.
+    /// Panics if no request would be sent.
     pub fn start(&self) -> io::Result<Running> {
         let has_target = |kind: &Kind| match kind {
             Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
@@ -347,7 +347,7 @@ impl Running {
     /// Stops sending and waits until the last request has ended.
     ///
     /// # Errors
-    /// As [`Running::finish`].
+    /// Returns the same errors as [`Running::finish`].
     pub fn finish_now(self) -> io::Result<Report> {
         self.stop.0.store(true, Ordering::Relaxed);
         self.finish()
@@ -356,7 +356,7 @@ impl Running {
     /// Waits until the last request has ended: at most one deadline after the last was due.
     ///
     /// # Errors
-    /// A socket could not be opened.
+    /// Returns an error if a socket cannot be opened.
     pub fn finish(self) -> io::Result<Report> {
         let Running { seed, start, thread, counts: all, stop: _stop } = self;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

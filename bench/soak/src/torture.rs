@@ -84,7 +84,7 @@ impl Summary {
 /// Traces all scenarios, and runs them with `fault_count` faults of those that are possible, or with `faults` only.
 ///
 /// # Errors
-/// strace cannot be run, or a scenario fails without a fault.
+/// Returns an error if strace cannot be run, or a scenario fails without a fault.
 pub fn run(
     program: &Path,
     faults: Vec<Fault>,

@@ -31,7 +31,7 @@ pub(crate) struct Threads {
 /// Starts all threads, so many of them for zones. This process's sandbox must be in force already.
 ///
 /// # Errors
-/// The system has no thread.
+/// Returns an error if the system cannot start a thread.
 pub(crate) fn start(zone_threads: usize) -> io::Result<()> {
     let counts =
         [(&DISK, DISK_THREADS), (&ZONES, zone_threads), (&KEEPER, KEEPER_THREADS), (&RESOLVER, RESOLVER_THREADS)];

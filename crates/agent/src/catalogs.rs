@@ -390,7 +390,7 @@ pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> R
 }
 
 /// # Errors
-/// The zone's name has characters that no zone of this server may have.
+/// Returns an error if the zone's name has characters that no zone of this server may have.
 fn listing_of(member: &CatalogMember) -> Result<Listing, String> {
     let zone = DomainName::parse(&member.zone.to_string()).map_err(|problem| problem.to_string())?;
     let new_owner = member.new_owner.as_ref().and_then(|owner| DomainName::parse(&owner.to_string()).ok());

@@ -175,7 +175,7 @@ impl ManagedCertificate {
         let not_before = self.record.not_before();
         let reason = match &self.issued {
             None => "there is no certificate yet",
-            Some(issued) if self.lacks_untried(issued) => "the names of the domain have changed",
+            Some(issued) if self.lacks_untried(issued) => "the domain's names have changed",
             Some(_) if self.is_to_be_revoked() => "the certificate will be revoked",
             Some(issued) => {
                 let renewal = self.next_renewal(issued, not_before);
@@ -243,7 +243,7 @@ impl ManagedCertificate {
     /// Requests the revocation of the current certificate once it is replaced.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the certificate cannot be revoked.
     pub(crate) fn begin_revocation(&mut self, is_key_compromised: bool, state: &StateFolder) -> Result<(), String> {
         let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
         let certificate = certificate.ok_or("none is issued")?.to_vec();

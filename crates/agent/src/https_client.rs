@@ -52,7 +52,7 @@ impl HttpsClient {
     /// answer.
     ///
     /// # Errors
-    /// The file cannot be read, or there is no root.
+    /// Returns an error if the file cannot be read or contains no root certificate.
     pub(crate) fn new(root: Option<&Path>, timeout: Duration) -> io::Result<HttpsClient> {
         let mut roots = RootCertStore::empty();
         match root {
@@ -153,7 +153,7 @@ impl HttpsClient {
 /// Tries the addresses one after the other, each for at most `time_max`.
 ///
 /// # Errors
-/// Why the last one did not accept the connection.
+/// Returns the reason why the last address did not accept the connection.
 async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Result<TcpStream, String> {
     let mut problem = "it has no address".to_owned();
     for address in addresses {
@@ -192,22 +192,22 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     };
     match problem {
         Problem::Expired | Problem::ExpiredContext { .. } => {
-            "the certificate of the server has expired; check the system clock".into()
+            "the server's certificate has expired; check the system clock".into()
         }
         Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
-            "the certificate of the server is not valid yet; check the system clock".into()
+            "the server's certificate is not valid yet; check the system clock".into()
         }
         Problem::UnknownIssuer => {
-            "the certificate of the server is issued by an untrusted root; set `root` of this authority in \
+            "the server's certificate is issued by an untrusted root; set `root` of this authority in \
                 [certificates] to a PEM file with its root certificate"
                 .into()
         }
         Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
-            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]"
+            "the server's certificate is not for this name; check `directory` of this authority in [certificates]"
                 .into()
         }
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
-            "the certificate of the server is for another purpose than TLS servers".into()
+            "the server's certificate is for another purpose than TLS servers".into()
         }
         // The library has no variant for it.
         Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
@@ -215,13 +215,13 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
                 of this authority in [certificates]"
                 .into()
         }
-        other => format!("the certificate of the server cannot be used: {other}").into(),
+        other => format!("the server's certificate cannot be used: {other}").into(),
     }
 }
 
 fn described(error: hyper::Error) -> BoxError {
     match error.is_parse() {
-        true => format!("the response of the authority is not HTTP: {error}").into(),
+        true => format!("the authority's response is not HTTP: {error}").into(),
         false => error.into(),
     }
 }

@@ -123,7 +123,7 @@ impl StoredJournals {
     /// Notes that the journal of `apex` is going to have this length.
     ///
     /// # Errors
-    /// All of them would be too long.
+    /// Returns an error if all journals together would be too long.
     fn reserve(&mut self, apex: &DomainName, bytes: u64) -> Result<(), String> {
         let name = name_of(apex);
         let others = self.all_bytes.saturating_sub(self.bytes.get(&name).copied().unwrap_or(0));

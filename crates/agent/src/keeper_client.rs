@@ -103,7 +103,7 @@ impl KeeperClient {
     /// The keys of the zone that are on the disk.
     ///
     /// # Errors
-    /// Why they are not known.
+    /// Returns the reason why the keys are not known.
     pub(crate) fn list_keys(&self, zone: &DomainName) -> Result<Vec<ZoneKey>, String> {
         self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
     }
@@ -111,7 +111,7 @@ impl KeeperClient {
     /// Makes the keeper search for a private key of the zone; the reason if it cannot sign with it.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) fn look_for_key(&self, zone: &DomainName, id: KeyId) -> Result<Option<String>, String> {
         match self.exchange(&ZoneKeyRequest::Sign { zone: zone.to_string(), key: id.0, inputs: Vec::new() })? {
             ZoneKeyAnswer::Refused(reason) => Ok(Some(reason)),
@@ -123,7 +123,7 @@ impl KeeperClient {
     /// crash, or a new one. It is on the disk.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason why no key was made.
     pub(crate) fn make_key(
         &self,
         zone: &DomainName,
@@ -143,7 +143,7 @@ impl KeeperClient {
     /// Makes the keeper erase a private key of the zone. It no longer exists on the disk.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the key was not erased.
     pub(crate) fn erase_key(&self, zone: &DomainName, id: KeyId) -> Result<(), String> {
         self.keys(&ZoneKeyRequest::Erase { zone: zone.to_string(), key: id.0 }).map(drop)
     }
@@ -165,7 +165,7 @@ impl KeeperClient {
     /// The answer to a request, which may be that the keeper refuses.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if the keeper sends no answer.
     fn exchange(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,7 +131,7 @@ impl Link {
     /// answer because another one has replaced it, that one is asked.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Returns the reason why the zone was not stored.
     pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, String> {
         let mut reports = self.reports.subscribe();
         let mut result = self.have_loaded(name, is_forced, changes).await;

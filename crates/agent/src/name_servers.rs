@@ -158,7 +158,8 @@ impl NameServers {
     /// they must have the DNSKEY records.
     ///
     /// # Errors
-    /// A server does not answer, or is not known; or one of another signer has other DNSKEY records.
+    /// Returns an error if a server does not answer or is not known, or if a server of another signer has other DNSKEY
+    /// records.
     pub(crate) async fn oldest_version(
         &self,
         apex: &DomainName,
@@ -207,7 +208,7 @@ impl NameServers {
     /// The name servers of the zone at `apex`, without this server. `not_found` gets why others have no known address.
     ///
     /// # Errors
-    /// This server does not answer for the zone.
+    /// Returns an error if this server does not answer for the zone.
     async fn others_of(&self, apex: &DomainName, not_found: &mut Vec<String>) -> Result<Vec<NameServer>, String> {
         let apex_name = wire_name(apex);
         let transfers = self.config.transfers_by_zone();
@@ -249,7 +250,7 @@ impl NameServers {
     /// system.
     ///
     /// # Errors
-    /// The name server has no addresses, or they cannot be resolved.
+    /// Returns an error if the name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
@@ -270,7 +271,7 @@ impl NameServers {
     /// Asks this server for the records at `name`, which is in its zone at `apex`.
     ///
     /// # Errors
-    /// It does not answer, or has no listener at a fixed port.
+    /// Returns an error if this server does not answer, or has no listener at a fixed port.
     pub(crate) async fn ask_self(&self, name: Name<'_>, rtype: Rtype, apex: Name<'_>) -> Result<Answer, String> {
         let mut problem = "no key `listen` in [dns] has a port".to_owned();
         for &address in self.config.dns_listen.iter().filter(|address| address.port() != 0) {

@@ -36,7 +36,7 @@ impl ParentServers {
     /// there are none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
     ///
     /// # Errors
-    /// Why that is not known: a server does not answer, or they disagree.
+    /// Returns an error if a server does not answer, or if the servers disagree.
     pub(crate) async fn ds(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<ParentDs, String> {
         let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
         let mut tasks = JoinSet::new();
@@ -54,7 +54,7 @@ impl ParentServers {
             };
             common = match common {
                 Some(before) if before.ds != answer.ds => {
-                    return Err("the servers of the parent zone have different DS records".to_owned());
+                    return Err("the parent zone's servers have different DS records".to_owned());
                 }
                 Some(before) => Some(ParentDs { ttl_s: before.ttl_s.max(answer.ttl_s), ..answer }),
                 None => Some(answer),
@@ -69,7 +69,7 @@ impl ParentServers {
     /// that are found. DS records that have been there for long are at all of them.
     ///
     /// # Errors
-    /// Why that is not known: none answers.
+    /// Returns an error if no server answers.
     pub(crate) async fn first_answer(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<Vec<Ds>, String> {
         if apex.as_name().parent().is_none() {
             return Ok(Vec::new());
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!((none.ds.len(), none.ttl_s), (0, 60));
             let with_ds = format!("{PARENT}a 120 DS 7 13 2 {}\n", "ab".repeat(32));
             *zones[0].borrow_mut() = zone_map(&name("test"), &with_ds);
-            assert_eq!(ask().await, Err("the servers of the parent zone have different DS records".to_owned()));
+            assert_eq!(ask().await, Err("the parent zone's servers have different DS records".to_owned()));
             *zones[1].borrow_mut() = zone_map(&name("test"), &with_ds);
             let found = ask().await.expect("they agree");
             let expected = Ds { key_tag: 7, algorithm: 13, digest_type: 2, digest: vec![0xab; 32] };

@@ -156,7 +156,7 @@ impl ProducedCatalogs {
     }
 
     /// # Errors
-    /// Why it cannot be written.
+    /// Returns the reason why the catalog cannot be written.
     async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> Result<(), String> {
         let serial = next_serial(stored.serial, unix_s());
         let written = zones.clone();

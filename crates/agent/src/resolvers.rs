@@ -30,7 +30,7 @@ impl Records {
     /// Those that have `name` as their owner.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub(crate) fn read(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
         Ok(Records { rdatas: reply.records(name, rtype)?, ttl_s: reply.ttl_s(name, rtype)? })
     }

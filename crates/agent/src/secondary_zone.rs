@@ -574,7 +574,7 @@ impl ZoneTask {
     }
 
     /// # Errors
-    /// A serial is not later than that of the stored version.
+    /// Returns an error if `serial` is not later than the stored version's serial.
     fn check_serial(&self, serial: u32) -> Result<(), String> {
         match self.record.version {
             Some(version) if self.needs_whole && serial == version.serial => Ok(()),

@@ -66,7 +66,7 @@ impl SignedFiles {
     /// The stored version, or why it cannot be read; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Returns an error if the version cannot be read.
     pub(crate) fn read(&self, state: &StateFolder) -> Result<Option<Result<SignedVersion, String>>, String> {
         let path = state.path().join(self.zone.file());
         let text = match std::fs::read(&path) {
@@ -83,7 +83,7 @@ impl SignedFiles {
     }
 
     /// # Errors
-    /// It is not a zone file, or the changes do not fit.
+    /// Returns an error if the text is not a zone file, or the changes do not fit.
     fn parse(&self, text: Vec<u8>, log: &[u8]) -> Result<SignedVersion, String> {
         let (apex, file_bytes) = (self.apex.as_name(), text.len() as u64);
         let mut patch = patch_of(&text, log, &self.zone.apex);
@@ -173,7 +173,7 @@ impl SignedFiles {
     /// more can be appended, so that the next version is stored as a whole.
     ///
     /// # Errors
-    /// The log cannot be read or written, or is shorter than what was written to it.
+    /// Returns an error if the log cannot be read or written, or is shorter than what was written to it.
     pub(crate) fn shorten_log(
         &self,
         state: &StateFolder,

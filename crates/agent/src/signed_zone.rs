@@ -318,7 +318,7 @@ impl SigningTask {
     }
 
     /// # Errors
-    /// The stored version cannot be read, or nothing can be stored at the moment.
+    /// Returns an error if the stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
             // Without its state, new keys would be introduced that the parent does not know.

@@ -57,7 +57,7 @@ impl SigningKeys {
     /// Reads the state.
     ///
     /// # Errors
-    /// It exists, and cannot be read.
+    /// Returns an error if the state exists but cannot be read.
     pub(crate) async fn restore(&mut self) -> Result<(), String> {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
@@ -74,7 +74,7 @@ impl SigningKeys {
     /// Applies the observations and the passed time, and creates the needed keys.
     ///
     /// # Errors
-    /// Why that cannot be. The observations are not lost.
+    /// Returns the reason why the keys cannot advance. The observations are not lost.
     pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
         let mut observed = observed.clone();
         loop {
@@ -122,7 +122,7 @@ impl SigningKeys {
     /// which is then the first one, or all of them of keys in `others`, the DNSKEY records of other signers.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) async fn can_follow(&mut self, ds: &[Ds], others: &[Vec<u8>]) -> Result<bool, String> {
         let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
         let keys = KEEPER.run(move || keeper.list_keys(&zone)).await?;
@@ -140,7 +140,7 @@ impl SigningKeys {
     /// Makes the keeper search for the private keys; the problem of the first one with which it cannot sign.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) async fn look_for_all(&self) -> Result<Option<String>, String> {
         let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
         let ids: Vec<KeyId> = self.state.keys.public_keys().map(PublicKey::id).collect();
@@ -158,7 +158,7 @@ impl SigningKeys {
     /// The zone was signed with [`in_use`](SigningKeys::in_use), and this version is stored.
     ///
     /// # Errors
-    /// The state cannot be stored.
+    /// Returns an error if the state cannot be stored.
     pub(crate) async fn on_signed(&mut self, serial: u32, ttls: ZoneTtls) -> Result<(), String> {
         let before = self.state.clone();
         self.state.keys.on_signed(serial, ttls, unix_s());
@@ -171,7 +171,7 @@ impl SigningKeys {
     /// Erases the private keys that are no longer needed. Call this when a version without them is stored.
     ///
     /// # Errors
-    /// The keeper does not, or the state cannot be stored.
+    /// Returns an error if the keeper does not erase a key, or the state cannot be stored.
     pub(crate) async fn erase_unneeded(&mut self) -> Result<(), String> {
         while let Some(&id) = self.state.keys_to_erase.last() {
             let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
@@ -185,7 +185,7 @@ impl SigningKeys {
     /// Starts to replace keys; [`advance`](SigningKeys::advance) continues with it.
     ///
     /// # Errors
-    /// Why that cannot start.
+    /// Returns the reason why the rollover cannot start.
     pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
         if self.policy.layout == KeyLayout::Unsigned {
             return Err("the zone is becoming unsigned".to_owned());

@@ -38,7 +38,7 @@ use tokio::task::LocalSet;
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,

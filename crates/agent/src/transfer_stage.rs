@@ -68,7 +68,7 @@ impl TransferStage {
     /// Calls `visit` with each record. A record's position is its number, as that of a line.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(crate) fn each_record(mut self, visit: impl FnMut(&Record<'_>)) -> io::Result<()> {
         let in_memory = &self.in_memory[..];
         match &mut self.file {

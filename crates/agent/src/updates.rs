@@ -153,7 +153,7 @@ impl StoringTask {
 /// The result of storing it, or its problem.
 ///
 /// # Errors
-/// The state folder cannot be read or written.
+/// Returns an error if the state folder cannot be read or written.
 fn store(
     state: &StateFolder,
     zone: &str,

@@ -16,7 +16,8 @@ const SHARED_USER: &str = "nobody";
 /// The user that a process without privileges switches to: that of the configuration, else a default one for root.
 ///
 /// # Errors
-/// The user or the group does not exist, the user is root, or there is none for root ([`shared_user_problem`]).
+/// Returns an error if the user or the group does not exist, the user is root, or no user is set for root
+/// ([`shared_user_problem`]).
 pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     let Some(account) = &config.user_and_group else { return default_user(config) };
     let group = account.group.as_deref();

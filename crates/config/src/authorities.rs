@@ -49,7 +49,7 @@ impl ExternalAccount {
     /// Reads the key.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let read = read_secret_file("key of the external account", "text", &self.key_file).and_then(|content| {
             let text = content.trim_ascii().strip_suffix(b"=").unwrap_or(content.trim_ascii());

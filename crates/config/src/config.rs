@@ -574,7 +574,7 @@ impl CookieSecretFile {
     /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read(&self) -> Result<(CookieSecret, Option<CookieSecret>), Diagnostic> {
         read_cookie_secrets(&self.path).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
@@ -616,7 +616,7 @@ impl CertificateFiles {
     /// Reads the chain and the key.
     ///
     /// # Errors
-    /// The unreadable file, and the remedy.
+    /// Returns the unreadable file, and the remedy.
     pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))

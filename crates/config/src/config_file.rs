@@ -37,7 +37,7 @@ use toml::de::{DeTable, DeValue};
 /// relative to the directory of `path`.
 ///
 /// # Errors
-/// All problems, in the order of the files.
+/// Returns all problems, in file order.
 pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
     let files = config_text::split(path, content);
     let mut reader = ConfigReader::new(&files);

@@ -27,7 +27,7 @@ impl ConfigSource {
     /// Reads and checks the whole configuration.
     ///
     /// # Errors
-    /// All problems, in the order of the file.
+    /// Returns all problems, in file order.
     pub fn load(&self) -> Result<Config, Vec<Diagnostic>> {
         self.parse(&self.read()?)
     }
@@ -35,7 +35,7 @@ impl ConfigSource {
     /// The text of the file and of those that it includes, in a form for [`ConfigSource::parse`]; empty for arguments.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Returns the reason why the files cannot be read.
     pub fn read(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_text::read(path),
@@ -46,7 +46,7 @@ impl ConfigSource {
     /// The text of the file alone; empty for arguments.
     ///
     /// # Errors
-    /// Why the file cannot be read.
+    /// Returns the reason why the file cannot be read.
     pub fn read_main(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_text::read_main(path),
@@ -57,7 +57,7 @@ impl ConfigSource {
     /// Checks `text`, which was read from this source.
     ///
     /// # Errors
-    /// All problems, in the order of the file.
+    /// Returns all problems, in file order.
     pub fn parse(&self, text: &[u8]) -> Result<Config, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_file::parse(path, text),

@@ -19,7 +19,7 @@ const EXAMPLE: &str = "include = [\"sites/*.toml\"]";
 /// Reads the file at `path` alone.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// Returns the reason why the file cannot be read.
 pub(super) fn read_main(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
     read_file(path, BYTES_MAX).map_err(|unreadable| {
         let problem = match unreadable {
@@ -50,7 +50,7 @@ pub(super) fn read_main(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
 /// Reads the file at `path`, and those that it includes.
 ///
 /// # Errors
-/// Why they cannot be read.
+/// Returns the reason why the files cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
     let mut all = read_main(path)?;
     let main = String::from_utf8_lossy(&all).into_owned();

@@ -263,7 +263,7 @@ impl Format {
 /// Writes `diagnostics` in their order, then the number of errors, warnings and notes.
 ///
 /// # Errors
-/// Only those of `out`; a source line that cannot be read is left out.
+/// Returns only the errors of `out`; a source line that cannot be read is left out.
 pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in diagnostics.iter().take(SHOWN_MAX) {
         match format {

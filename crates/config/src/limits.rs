@@ -186,7 +186,7 @@ limits! {
     compressed_file_bytes_max: u64 = 4_194_304 in 0..=67_108_864,
         "Largest file that is compressed; larger ones are sent as they are.";
     listing_entries_max: usize = 5_000 in 1..=100_000,
-        "Entries in the listing of a directory; a longer one is truncated, with a note at its end.";
+        "Entries in a directory's listing; a longer one is truncated, with a note at its end.";
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     site_rules_max: usize = 10_000 in 0..=1_000_000,
@@ -262,7 +262,7 @@ limits! {
     zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776 for Agent,
         "Size of the journals of all zones in the state folder; further ones are not stored.";
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216 for Agent,
-        "Size of the dynamic updates of a zone; a further update gets SERVFAIL.";
+        "Size of a zone's dynamic updates; a further update gets SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
         "Update signatures remembered against replay; beyond it, the first to expire are forgotten.";
     dns_updates_waiting_max: usize = 256 in 1..=65_536,

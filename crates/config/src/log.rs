@@ -190,7 +190,7 @@ pub fn hold() {
 /// Starts the thread that writes the queued messages from now on. A sandbox that is entered later does not hold for it.
 ///
 /// # Errors
-/// The system has no thread for it. Each thread then writes its messages itself.
+/// Returns an error if the system cannot start the thread. Each thread then writes its messages itself.
 pub fn start_writer() -> io::Result<()> {
     hold();
     WRITER.get_or_init(Writer::default).start_thread()

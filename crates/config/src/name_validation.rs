@@ -39,7 +39,7 @@ impl<'c> NameValidation<'c> {
     /// How `name` is validated. `prefers_http`: over HTTP if both are possible.
     ///
     /// # Errors
-    /// There is no validation method.
+    /// Returns an error if no validation method is possible.
     pub fn of(&self, name: &str, prefers_http: bool) -> Result<ValidationMethod, Problem> {
         let is_wildcard = name.starts_with("*.");
         let is_over_http_possible = self.has_http && !is_wildcard && self.hosts.contains(name);

@@ -240,7 +240,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.len() > SOCKET_PATH_BYTES_MAX || bytes.contains(&0) {
-        let message = format!("`control` is not the path of a socket: {} bytes", bytes.len());
+        let message = format!("`control` is not a socket path: {} bytes", bytes.len());
         return Err(Problem::new(
             message,
             format!("write a path of at most {SOCKET_PATH_BYTES_MAX} bytes, without NUL"),

@@ -42,7 +42,7 @@ impl ReleaseLink {
     /// The directory that has the links and the releases, without symbolic links.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// Returns an error if the directory cannot be reached.
     pub fn directory(&self) -> io::Result<PathBuf> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Directory::open(parent)?.real_path().to_owned())

@@ -103,7 +103,7 @@ impl Site {
     /// Whether the document root is a directory.
     ///
     /// # Errors
-    /// It is not, or it cannot be reached.
+    /// Returns an error if the document root is not a directory, or cannot be reached.
     pub fn check_document_root(&self) -> Result<(), Diagnostic> {
         check_directory("site", &self.document_root)
             .map_err(|problem| Diagnostic::error(self.location.clone(), problem))

@@ -84,7 +84,7 @@ impl Config {
 /// may be root: no link leads out of it. Both files belong to one generation.
 ///
 /// # Errors
-/// They do not exist, or cannot be read.
+/// Returns an error if the files do not exist or cannot be read.
 pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
@@ -95,7 +95,7 @@ pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Secret
 /// The content of the file `name` in a folder that the agent can write, of at most `bytes_max`.
 ///
 /// # Errors
-/// It is not there, cannot be read, or is longer.
+/// Returns an error if the file does not exist, cannot be read, or is longer than `bytes_max`.
 pub fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
     let file = folder.open_beneath(name)?;
     let length_bytes = file.metadata()?.length_bytes;

@@ -53,7 +53,7 @@ impl TsigKeyFile {
     /// Reads the secret.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {

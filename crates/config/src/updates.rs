@@ -62,7 +62,7 @@ impl NamePattern {
     /// name of the zone itself.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub(super) fn parse(text: &str) -> Result<NamePattern, &'static str> {
         if text == "@" {
             return Ok(NamePattern(Vec::new()));

@@ -127,7 +127,7 @@ impl Zone {
     /// Whether the zone file is a regular file.
     ///
     /// # Errors
-    /// It is not, or it cannot be reached.
+    /// Returns an error if the path is not a file, or cannot be reached.
     pub fn check_file(&self) -> Result<(), Diagnostic> {
         check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
@@ -180,7 +180,7 @@ impl ZoneFolder {
     /// Whether the folder can be listed.
     ///
     /// # Errors
-    /// It cannot.
+    /// Returns an error if the folder cannot be listed.
     pub fn check(&self) -> Result<(), Diagnostic> {
         fs::read_dir(&self.directory).map(|_| ()).map_err(|error| self.unreadable(&error))
     }
@@ -199,7 +199,7 @@ impl ZoneFolder {
     /// Lists the zones. One that is in `own_zones`, those of sections `[domain."NAME"]`, is not one of the folder.
     ///
     /// # Errors
-    /// The folder cannot be listed.
+    /// Returns an error if the folder cannot be listed.
     pub fn list(&self, own_zones: &[Zone]) -> io::Result<ZoneListing> {
         let names = folder_pattern::list(&self.directory, &self.extension)?;
         let own: HashMap<&DomainName, &Zone> = own_zones.iter().map(|zone| (&zone.apex, zone)).collect();
@@ -212,7 +212,7 @@ impl ZoneFolder {
             let apex = match DomainName::parse(text.strip_suffix(self.extension.as_str()).unwrap_or(&text)) {
                 Ok(apex) => apex,
                 Err(Problem { message, .. }) => {
-                    let message = format!("the file name is not the name of a zone: {message}");
+                    let message = format!("the file name is not a zone name: {message}");
                     let remedy = format!("rename it to NAME{}, or remove it", self.extension);
                     listing.problems.push(Diagnostic::error(location, Problem::new(message, remedy)));
                     continue;
@@ -323,7 +323,7 @@ mod tests {
         let problems = problems.join("\n").replace(&format!("{}/", base.path().display()), "");
         assert_eq!(
             problems,
-            "a..b.zone: the file name is not the name of a zone: invalid domain name `a..b`: it has an empty label; \
+            "a..b.zone: the file name is not a zone name: invalid domain name `a..b`: it has an empty label; \
              rename it to NAME.zone, or remove it\na.example.zone: the zone a.example is also in A.example.zone, \
              which is used instead; remove one of the two\ntest: warning: the zone own.example is also in \
              own.example.zone, which is not used; remove one of the two"

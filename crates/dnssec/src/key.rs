@@ -89,7 +89,7 @@ impl TryFrom<String> for KeyId {
 
     fn try_from(text: String) -> Result<KeyId, &'static str> {
         let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(KeyId).ok_or("the ID of a key has 64 hexadecimal digits")
+        bytes.map(KeyId).ok_or("a key ID has 64 hexadecimal digits")
     }
 }
 

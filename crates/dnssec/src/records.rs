@@ -86,7 +86,7 @@ impl RecordsBuilder {
     /// Adds a record. Its RDATA passes [`sanderling_dns::rdata::check`].
     ///
     /// # Panics
-    /// If the RDATA has more than 64 KiB.
+    /// Panics if the RDATA has more than 64 KiB.
     pub fn push(&mut self, record: Record<'_>) {
         let name = self.put_name(record.owner);
         self.put(name, record.rtype, record.ttl_s, record.rdata);
@@ -125,7 +125,7 @@ impl RecordsBuilder {
     /// 2181 §5.2).
     ///
     /// # Panics
-    /// With 2^32 records.
+    /// Panics with 2^32 records.
     pub fn finish(self) -> Records {
         let RecordsBuilder { bytes, names, mut records, key: _ } = self;
         let (ranks, mut names) = sorted_names(&bytes, &names);

@@ -17,7 +17,7 @@ pub trait ZoneSigner {
     /// (RFC 3110, RFC 6605 §4, RFC 8080 §4).
     ///
     /// # Errors
-    /// Why something cannot be signed, for a message. Then the zone is not signed.
+    /// Returns the reason why something cannot be signed, for a message. The zone is then not signed.
     fn sign(&mut self, inputs: &[SigningInput<'_>]) -> Result<Vec<Vec<u8>>, String>;
 }
 
@@ -120,8 +120,8 @@ impl SigningParameters {
     }
 
     /// # Errors
-    /// If new signatures would be replaced immediately, or would be valid for longer than the process with the keys
-    /// allows.
+    /// Returns an error if new signatures would be replaced immediately, or would be valid for longer than the process
+    /// with the keys allows.
     pub fn check(&self) -> Result<(), SignError> {
         let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
         let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;
@@ -281,7 +281,7 @@ pub enum SignError {
     #[error("the zone does not have the record {0} {1} to remove")]
     OtherVersion(String, Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
-    #[error("the name of the zone is too long for NSEC3; use NSEC")]
+    #[error("the zone name is too long for NSEC3; use NSEC")]
     LongName,
     /// The signer has refused or failed.
     #[error("{0}")]
@@ -291,7 +291,7 @@ pub enum SignError {
 /// Signs a zone.
 ///
 /// # Errors
-/// Why it is not signed.
+/// Returns the reason why the zone is not signed.
 pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<SignedZone, SignError> {
     job.parameters.check()?;
     let apex = job.apex.to_lowercase();
@@ -305,7 +305,7 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
 /// then, and after an error.
 ///
 /// # Errors
-/// Why it is not signed.
+/// Returns the reason why the zone is not signed.
 pub fn sign_change(
     version: &mut ZoneVersion,
     job: &ChangeJob<'_>,

@@ -100,7 +100,7 @@ pub enum InputError {
 /// [`VALIDITY_S_MAX`].
 ///
 /// # Errors
-/// Why the input must not be signed.
+/// Returns the reason why the input must not be signed.
 pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -> Result<(), InputError> {
     if input.len() > SIGNING_INPUT_BYTES_MAX {
         return Err(InputError::TooLong);

@@ -516,7 +516,7 @@ impl ZoneKeys {
     /// Adds a requested key.
     ///
     /// # Errors
-    /// If its key tag is in use. The private key can be erased.
+    /// Returns an error if the key tag is in use. The private key can be erased.
     pub fn add_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
         let key = ZoneKey::new(request, public_key, now_unix_s);
         let tag = key.public.tag();
@@ -531,7 +531,7 @@ impl ZoneKeys {
     /// the zone and in caches.
     ///
     /// # Errors
-    /// If its key tag is in use.
+    /// Returns an error if the key tag is in use.
     pub fn import_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
         self.add_key(request, public_key, now_unix_s)?;
         let key = self.keys.last_mut().expect("it was added");
@@ -549,7 +549,7 @@ impl ZoneKeys {
     /// way: a shorter one would break the zone for resolvers with older records.
     ///
     /// # Errors
-    /// Why that cannot start.
+    /// Returns the reason why the rollover cannot start.
     pub fn start(&mut self, rollover: Rollover) -> Result<(), RolloverError> {
         if self.is_changing() && !rollover.is_compromised {
             return Err(RolloverError::InProgress);

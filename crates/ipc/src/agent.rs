@@ -184,7 +184,7 @@ pub fn updates_to_memfd(content: &[u8]) -> io::Result<OwnedFd> {
 /// Reads what [`updates_to_memfd`] has written.
 ///
 /// # Errors
-/// The memory can change, or has too many bytes.
+/// Returns an error if the memory can change, or has too many bytes.
 pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     check_sealed(&descriptor)?;
     memfd::read(descriptor, UPDATES_BYTES_MAX)
@@ -198,7 +198,7 @@ pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
 /// Reads what [`zone_changes_to_memfd`] has written.
 ///
 /// # Errors
-/// The memory can change, or has too many bytes.
+/// Returns an error if the memory can change, or has too many bytes.
 pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     check_sealed(&descriptor)?;
     memfd::read(descriptor, ZONE_CHANGES_BYTES_MAX)
@@ -353,7 +353,7 @@ pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
 /// Reads what [`challenges_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>> {
     from_memfd(descriptor)
 }
@@ -366,7 +366,7 @@ pub fn served_zones_to_memfd(zones: &ServedZones) -> io::Result<OwnedFd> {
 /// Reads what [`served_zones_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<ServedZones> {
     from_memfd(descriptor)
 }
@@ -393,7 +393,7 @@ pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item 
 /// Reads what [`journals_to_memfds`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec<u8>)>> {
     check_sealed(&descriptor)?;
     let content = memfd::read(descriptor, JOURNALS_BYTES_MAX)?;
@@ -456,7 +456,7 @@ impl AgentReport {
     /// Reads what [`AgentReport::to_memfd`] has written.
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<AgentReport> {
         from_memfd(descriptor)
     }

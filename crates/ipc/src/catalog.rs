@@ -35,7 +35,7 @@ impl MemberList {
     /// Reads what [`MemberList::encode`] has written.
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn decode(content: &[u8]) -> io::Result<MemberList> {
         Ok(serde_json::from_slice(content)?)
     }

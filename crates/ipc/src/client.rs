@@ -29,7 +29,7 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
 /// Sends `command` as [`run`] does; returns the text that it would write to standard output.
 ///
 /// # Errors
-/// There is no complete answer, or the command has failed.
+/// Returns an error if the answer is incomplete, or the command has failed.
 pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let server = connect(socket).map_err(AskError::Unreachable)?;
@@ -76,7 +76,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
 /// has succeeded.
 ///
 /// # Errors
-/// Why there is no complete answer, and the remedy.
+/// Returns the reason why the answer is incomplete, and the remedy.
 fn exchange(
     command: Command,
     mut server: Connection,

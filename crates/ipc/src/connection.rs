@@ -74,7 +74,7 @@ impl Connection {
     /// Sends a message, after those that are still unsent.
     ///
     /// # Errors
-    /// The peer has closed the connection.
+    /// Returns an error if the peer has closed the connection.
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
         self.send_with(message, Vec::new())
     }
@@ -82,7 +82,7 @@ impl Connection {
     /// Sends a message with descriptors.
     ///
     /// # Errors
-    /// The peer has closed the connection, or the message does not fit into a packet.
+    /// Returns an error if the peer has closed the connection, or the message does not fit into a packet.
     pub fn send_with(&mut self, message: &Message, descriptors: IncomingFds) -> io::Result<()> {
         let (kinds, descriptors): (Vec<FdKind>, Vec<OwnedFd>) = descriptors.into_iter().unzip();
         let packet = encode(message, &kinds);
@@ -96,7 +96,7 @@ impl Connection {
     /// Sends the unsent messages for which the peer has room.
     ///
     /// # Errors
-    /// The peer has closed the connection.
+    /// Returns an error if the peer has closed the connection.
     pub fn flush(&mut self) -> io::Result<()> {
         while let Some((packet, descriptors)) = self.unsent.front() {
             let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -116,7 +116,7 @@ impl Connection {
     /// Sends all unsent messages, and waits for room until `deadline`.
     ///
     /// # Errors
-    /// The peer has closed the connection or does not read.
+    /// Returns an error if the peer has closed the connection or does not read.
     pub fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         loop {
             self.flush()?;
@@ -133,7 +133,7 @@ impl Connection {
     /// Sends a message, and waits up to `timeout` until the peer has room for it.
     ///
     /// # Errors
-    /// The peer has closed the connection or does not read.
+    /// Returns an error if the peer has closed the connection or does not read.
     pub fn send_and_wait(&mut self, message: &Message, timeout: Duration) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         self.send(message)?;
@@ -175,8 +175,8 @@ impl Connection {
     /// Receives the next message.
     ///
     /// # Errors
-    /// The packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)) or has more descriptors
-    /// than this process may open (`InvalidData`); or the connection is broken.
+    /// Returns an error if the packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)), has
+    /// more descriptors than this process may open (`InvalidData`), or if the connection is broken.
     pub fn recv(&mut self) -> io::Result<Received> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         let (length_bytes, descriptors) = match self.socket.receive(&mut buffer) {

@@ -70,7 +70,7 @@ pub fn of_server(
 /// `search_paths`, else the default.
 ///
 /// # Errors
-/// A message for the operator: `file` cannot be read, or there is no default.
+/// Returns a message for the operator if `file` cannot be read, or if there is no default.
 pub fn of_client(
     argument: Option<PathBuf>,
     file: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub fn of_client(
         },
     };
     key.or_else(|| env.0.clone()).ok_or_else(|| {
-        "the control socket of the server is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
+        "the server's control socket is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
          is not set; name the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
          `serve` is given --control)"
             .to_owned()
@@ -109,7 +109,7 @@ fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     match value.get_ref().as_str() {
         Some(value) if !value.is_empty() => Ok(Some(file.parent().unwrap_or(Path::new("")).join(value))),
         _ => Err(format!(
-            "{}: `control` is not the path of a socket; write control = \"control.sock\", or name the socket with \
+            "{}: `control` is not a socket path; write control = \"control.sock\", or name the socket with \
              --control PATH",
             file.display()
         )),
@@ -186,7 +186,7 @@ mod tests {
         for text in ["control = \"\"\n", "control = 7\n"] {
             std::fs::write(&file, text).expect("written");
             let error = of_client(None, None, &search_paths, &RuntimeEnv::new(None, true, "")).expect_err(text);
-            assert!(error.contains("sanderling.toml: `control` is not the path of a socket; "), "{error}");
+            assert!(error.contains("sanderling.toml: `control` is not a socket path; "), "{error}");
         }
     }
 

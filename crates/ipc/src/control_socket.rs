@@ -68,7 +68,7 @@ impl ControlSocket {
     /// Creates the control socket at `path`, and its folder if only that is missing.
     ///
     /// # Errors
-    /// The folder cannot be written, or the path is in use by something else.
+    /// Returns an error if the folder cannot be written, or the path is in use by something else.
     pub fn open(path: &Path) -> io::Result<Opened> {
         match Connection::connect(path) {
             Ok(connection) => return Ok(Opened::InUse(connection)),
@@ -89,7 +89,7 @@ impl ControlSocket {
     /// Creates the socket again if its path has been removed; whether it has.
     ///
     /// # Errors
-    /// As for [`ControlSocket::open`].
+    /// Returns the same errors as [`ControlSocket::open`].
     pub fn restore(&mut self) -> io::Result<bool> {
         if !matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
             return Ok(false);

@@ -66,7 +66,7 @@ impl DerivedSet {
     /// Reads the agent's file, which the supervisor has passed on.
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<DerivedSet> {
         from_memfd(descriptor)
     }
@@ -91,7 +91,7 @@ pub fn served_certificates_to_memfd(certificates: &[ServedCertificate]) -> io::R
 /// Reads what [`served_certificates_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn served_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<ServedCertificate>> {
     from_memfd(descriptor)
 }

@@ -41,7 +41,7 @@ const NAMES: [(&str, FdKind); 14] = [
 /// `descriptors` with the names under which a new server process inherits them.
 ///
 /// # Panics
-/// A server process has no descriptors of other processes or clients.
+/// Panics for a descriptor of another process or client, which no server process inherits.
 pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
     let name = |kind| match kind {
         FdKind::Listener(role) => role.service.name(),
@@ -150,7 +150,7 @@ impl FromIterator<(FdKind, OwnedFd)> for Descriptors {
 /// The descriptors that this server process has inherited.
 ///
 /// # Errors
-/// One of them has an unknown name.
+/// Returns an error if a descriptor has an unknown name.
 pub fn from_names() -> io::Result<Descriptors> {
     let mut descriptors = Descriptors::default();
     for (name, descriptor) in listen_fds::take()? {
@@ -186,7 +186,7 @@ pub fn has_list() -> bool {
 /// The descriptors of the program that this one has replaced; `None` if there was none.
 ///
 /// # Errors
-/// The list is malformed.
+/// Returns an error if the list is malformed.
 pub fn from_list() -> io::Result<Option<Descriptors>> {
     let Some(number) = list_number() else { return Ok(None) };
     let number = number.parse().map_err(|_| io::Error::other(format!("{LIST_VARIABLE} is not a number")))?;
@@ -208,7 +208,7 @@ pub fn from_list() -> io::Result<Option<Descriptors>> {
 /// Sends `descriptors` to the process at the other end of `connection`.
 ///
 /// # Errors
-/// The other process has closed the connection or does not read.
+/// Returns an error if the other process has closed the connection or does not read.
 pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     let mut rest = descriptors.as_slice();
@@ -228,7 +228,8 @@ pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::R
 /// Receives a handover.
 ///
 /// # Errors
-/// The other process refuses, has closed the connection, has sent something else, or has not sent all in time.
+/// Returns an error if the other process refuses, has closed the connection, has sent something else, or has not sent
+/// all descriptors in time.
 pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
     let deadline = Instant::now() + TIMEOUT;
     let mut descriptors = Descriptors::default();

@@ -105,7 +105,7 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
 /// Reads what [`certificates_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PassedCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -200,7 +200,7 @@ pub fn held_keys_to_memfd<'k>(keys: impl Iterator<Item = &'k SecretContent> + Cl
 /// Reads what [`held_keys_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn held_keys_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<SecretContent>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -231,7 +231,7 @@ pub fn tsig_secrets_to_memfd(secrets: &[TsigSecret]) -> io::Result<OwnedFd> {
 /// Reads what [`tsig_secrets_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecret>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -278,7 +278,7 @@ pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertifi
 /// Reads what [`kept_certificates_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed, or of another format.
+/// Returns an error if the content is malformed, or of another format.
 pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<KeptCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let (format, mut rest) = content.split_first().ok_or_else(malformed)?;
@@ -395,7 +395,7 @@ impl SharedKeys {
     /// Reads what [`SharedKeys::to_memfd`] has written.
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<SharedKeys> {
         let content = Zeroizing::new(memfd::read(descriptor, SharedKeys::WRITTEN_BYTES as u64)?);
         let (made_at, mut rest) = content.split_first_chunk().ok_or_else(malformed)?;

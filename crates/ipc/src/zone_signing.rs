@@ -84,7 +84,7 @@ impl ZoneKeyRequest {
     /// The encoded request.
     ///
     /// # Errors
-    /// It has more than [`MESSAGE_BYTES_MAX`].
+    /// Returns an error if the message has more than [`MESSAGE_BYTES_MAX`].
     pub fn to_message(&self) -> io::Result<Vec<u8>> {
         match self {
             ZoneKeyRequest::List { zone } => message(LIST, [zone.as_bytes()].into_iter()),
@@ -99,7 +99,7 @@ impl ZoneKeyRequest {
     /// Waits for a request.
     ///
     /// # Errors
-    /// The other end is closed, or its message is not a request.
+    /// Returns an error if the other end is closed, or its message is not a request.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyRequest> {
         ZoneKeyRequest::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -147,7 +147,7 @@ impl ZoneKeyAnswer {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// The other end is closed, it does not answer in time, or its message is not an answer.
+    /// Returns an error if the other end is closed, it does not answer in time, or its message is not an answer.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyAnswer> {
         ZoneKeyAnswer::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -217,7 +217,7 @@ fn parts(message: &[u8]) -> Option<(u8, Vec<&[u8]>)> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the message of the other process is malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the other process's message is malformed")
 }
 
 #[cfg(test)]

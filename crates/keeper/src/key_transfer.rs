@@ -44,7 +44,7 @@ pub struct BindKey {
 /// The keys of `zone` in the state folder `state`.
 ///
 /// # Errors
-/// Why they cannot be read.
+/// Returns the reason why the keys cannot be read.
 pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     let keys = folder(state);
     let of_state = read_state(state, &state_file(zone))?;
@@ -72,7 +72,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 /// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file next to it. Returns the tags.
 ///
 /// # Errors
-/// Why nothing has changed.
+/// Returns the reason why nothing has changed.
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
     if !state.is_dir() {
         return Err(format!(

@@ -23,7 +23,7 @@ pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
 /// It makes no RSA keys.
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
-    Err("the cryptography library of this program cannot generate RSA keys; use ecdsap256sha256 or ed25519".to_owned())
+    Err("this program's cryptography library cannot generate RSA keys; use ecdsap256sha256 or ed25519".to_owned())
 }
 
 #[cfg(feature = "aws-lc-rs")]

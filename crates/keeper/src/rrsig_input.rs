@@ -33,7 +33,7 @@ impl SigningKeyName {
     /// Checks that `input` is what this key signs, and that the signature will not be valid for too long from now on.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the key does not sign the input.
     pub(crate) fn check(&self, input: &[u8], now_unix_s: u64) -> Result<(), String> {
         let check = |tag| signing_input::check(input, self.apex.as_name(), self.algorithm, tag);
         check(self.tags[0]).or_else(|_| check(self.tags[1])).map_err(|error| error.to_string())?;
@@ -61,7 +61,7 @@ impl SigningKeyName {
     /// of another key, its owner could sign the zone without the keeper.
     ///
     /// # Errors
-    /// They name another key.
+    /// Returns an error if the records name another key.
     pub(crate) fn check_named_keys(&self, records: &InputRecords<'_>, known: &[ZoneKey]) -> Result<(), String> {
         let known = || known.iter().filter_map(public_keys).flatten();
         let is_known = |rdata: &&[u8]| match records.rtype {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,
@@ -57,7 +57,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     panics::end_process(panics::Scope::Process);
     if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
         log_warning(&format!(
-            "Landlock is {}: the other processes of the server can read the private keys of the zones; use Linux 5.13 \
+            "Landlock is {}: the server's other processes can read the zones' private keys; use Linux 5.13 \
                 or later with `sandbox = true`",
             layers.landlock
         ));

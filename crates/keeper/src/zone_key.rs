@@ -33,7 +33,7 @@ impl ZonePrivateKey {
     /// A new key, as PKCS#8.
     ///
     /// # Errors
-    /// No such keys can be made.
+    /// Returns an error if no such key can be made.
     pub(crate) fn make(algorithm: u8) -> Result<Zeroizing<Vec<u8>>, String> {
         let random = SystemRandom::new();
         let failed = |_| "the key could not be generated".to_owned();
@@ -49,7 +49,7 @@ impl ZonePrivateKey {
     /// A file's key.
     ///
     /// # Errors
-    /// It is not a key of this algorithm.
+    /// Returns an error if the bytes are not a key of this algorithm.
     pub(crate) fn from_pkcs8(algorithm: u8, der: &[u8]) -> Result<ZonePrivateKey, String> {
         let rejected = |error: KeyRejected| format!("it is not a private key for algorithm {algorithm}: {error}");
         let pair = match algorithm {

@@ -41,7 +41,7 @@ impl Listeners {
     /// The sockets for `config`: those of `existing` where the address is the same, new ones for the rest.
     ///
     /// # Errors
-    /// An address cannot be bound. `existing` is unchanged.
+    /// Returns an error if an address cannot be bound. `existing` is unchanged.
     pub fn bind(config: &Config, existing: &Listeners) -> Result<Listeners, BindError> {
         let mut existing = existing.0.clone();
         let listen = |service| config.listen(service).iter().map(move |address| (service, *address));
@@ -116,7 +116,7 @@ impl Listeners {
     /// Takes over bound sockets, in the order of their addresses.
     ///
     /// # Errors
-    /// A descriptor is not a bound socket of IPv4 or IPv6.
+    /// Returns an error if a descriptor is not a bound socket of IPv4 or IPv6.
     pub fn from_fds(sockets: Vec<(ListenerRole, OwnedFd)>) -> io::Result<Listeners> {
         let mut addresses: Vec<ListenAddress> = Vec::new();
         for (role, descriptor) in sockets {
@@ -256,7 +256,7 @@ impl ListenAddress {
     /// Replaces sockets that were shut down; whether there were any.
     ///
     /// # Errors
-    /// The address cannot be bound again, or an option not be set.
+    /// Returns an error if the address cannot be bound again, or an option cannot be set.
     fn restore(&mut self, config: &Config) -> io::Result<bool> {
         let mut has_replaced = false;
         for stream in self.streams.iter_mut().filter(|stream| !stream.is_listening()) {

@@ -51,7 +51,7 @@ impl<V: Variable> Format<V> {
     /// Values in a format that begins with `{` are escaped as in strings of JSON.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn parse(text: &str) -> Result<Format<V>, FormatError> {
         let text = V::PRESETS.iter().find(|(name, _)| *name == text).map_or(text, |(_, preset)| preset);
         if text.len() > FORMAT_BYTES_MAX {

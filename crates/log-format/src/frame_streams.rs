@@ -75,7 +75,7 @@ impl std::error::Error for HandshakeError {}
 /// is ignored: a reader sends nothing before the end.
 ///
 /// # Errors
-/// The reader does not accept it.
+/// Returns an error if the reader does not accept it.
 pub fn is_accepted(received: &[u8]) -> Result<Option<()>, HandshakeError> {
     let known_count = received.len().min(NUMBER_BYTES);
     if received[..known_count].iter().any(|&byte| byte != 0) {

@@ -65,7 +65,7 @@ impl Variable for QueryVariable {
         ("qname", QueryVariable::Name, "the queried name, as in a zone file"),
         ("qclass", QueryVariable::Class, "the class, as IN"),
         ("qtype", QueryVariable::Type, "the type, such as AAAA"),
-        ("rcode", QueryVariable::Rcode, "the code of the reply, as NOERROR"),
+        ("rcode", QueryVariable::Rcode, "the reply's code, as NOERROR"),
         ("reply_bytes", QueryVariable::ReplyBytes, "bytes of the reply"),
     ];
 

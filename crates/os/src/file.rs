@@ -106,7 +106,7 @@ impl File {
     /// The whole content, of at most `bytes_max`.
     ///
     /// # Errors
-    /// It is longer, or cannot be read.
+    /// Returns an error if the file is longer, or cannot be read.
     pub fn read_all(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
         let length_bytes = self.metadata()?.length_bytes;
         if length_bytes > bytes_max {

@@ -31,7 +31,7 @@ pub type NamedFd = (String, OwnedFd);
 /// are for another process.
 ///
 /// # Errors
-/// One of them is not open or was taken already, or they are too many.
+/// Returns an error if a descriptor is not open or was already taken, or if there are too many.
 pub fn take() -> io::Result<Vec<NamedFd>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let is_for_us = variable(PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
@@ -57,7 +57,7 @@ static LOCK: Mutex<()> = Mutex::new(());
 /// Takes the inherited descriptor `number` and makes it close-on-exec.
 ///
 /// # Errors
-/// It is not open, it was opened or taken in this process, or it is a standard stream.
+/// Returns an error if the descriptor is not open, was opened or taken in this process, or is a standard stream.
 pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
     let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     check(number)?;

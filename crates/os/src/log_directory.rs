@@ -23,7 +23,7 @@ impl LogDirectory {
     /// Opens the directory that has `file`, and the name of the file in it.
     ///
     /// # Errors
-    /// The directory does not exist, or `file` is not a file's path.
+    /// Returns an error if the directory does not exist, or `file` is not a file's path.
     pub fn of(file: &Path) -> io::Result<(LogDirectory, &OsStr)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", file.display()));
         let name = file.file_name().ok_or_else(no_name)?;
@@ -51,7 +51,7 @@ impl LogDirectory {
     /// Creates a file for writing.
     ///
     /// # Errors
-    /// There is one.
+    /// Returns an error if the file exists.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
     }
@@ -71,7 +71,7 @@ impl LogDirectory {
     /// Whether there is a regular file, and no link to one.
     ///
     /// # Errors
-    /// Nothing is known of it.
+    /// Returns an error if the directory cannot be examined.
     pub fn has_file(&self, name: &OsStr) -> io::Result<bool> {
         count(Syscall::Newfstatat);
         match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {

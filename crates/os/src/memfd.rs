@@ -70,7 +70,7 @@ pub fn length_bytes(descriptor: impl AsFd) -> io::Result<u64> {
 /// Reads `length_bytes` from `offset` on.
 ///
 /// # Errors
-/// The file ends before.
+/// Returns an error if the file ends before the range does.
 pub fn read_range(descriptor: impl AsFd, offset: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
     let mut content = vec![0; length_bytes];
     match file::read_at(&descriptor, &mut content, offset)? {

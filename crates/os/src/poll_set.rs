@@ -40,7 +40,8 @@ impl<'d> PollSet<'d> {
     /// lack of memory, after a pause: no program ends because of it.
     ///
     /// # Errors
-    /// Any other error, after the same pause. No descriptor is ready then, and the caller may wait again.
+    /// Returns any other error of the call, after the same pause. No descriptor is ready then, and the caller may wait
+    /// again.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         poll_until(&mut self.0, timeout)
     }

@@ -54,10 +54,10 @@ pub enum CoreDumps {
 /// before the process reads any input that is not the operator's.
 ///
 /// # Errors
-/// The process must end: it may have more rights than it should.
+/// Returns an error after which the process must exit: it may have more rights than it should.
 ///
 /// # Panics
-/// If another thread runs, which would keep its rights.
+/// Panics if another thread runs, which would keep its rights.
 pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
     // Before the user's switch, which removes the capability that this needs.
@@ -88,10 +88,10 @@ pub fn forbid_core_dumps() -> io::Result<()> {
 /// version.
 ///
 /// # Errors
-/// The process has more rights than it needs, as any process of root. It can continue.
+/// Returns an error if the process has more rights than it needs, as any process of root. The process can continue.
 ///
 /// # Panics
-/// If another thread runs, which would keep its rights.
+/// Panics if another thread runs, which would keep its rights.
 pub fn confine_supervisor() -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "a supervisor is confined before any other thread runs");
     if !rustix::process::geteuid().is_root() {
@@ -114,10 +114,10 @@ fn set_no_new_privs() -> io::Result<()> {
 /// before.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
-/// If another thread runs, which would not be restricted.
+/// Panics if another thread runs, which would not be restricted.
 pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     let landlock = match config.landlock {
@@ -135,10 +135,10 @@ pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>) -> io::Resul
 /// listen.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
-/// If another thread runs, which would not be restricted.
+/// Panics if another thread runs, which would not be restricted.
 pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
     config: SandboxConfig<R>,
     writable: &[BorrowedFd<'_>],
@@ -159,10 +159,10 @@ pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
 /// writes no file but those of the directory `keys`.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
-/// If another thread runs, which would not be restricted.
+/// Panics if another thread runs, which would not be restricted.
 pub fn enter_as_keeper(layer: Layer, keys: Option<BorrowedFd<'_>>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     Ok(match layer {

@@ -57,7 +57,7 @@ impl Notifier {
     /// children, whose notifications would be taken for those of this process.
     ///
     /// # Errors
-    /// The variable is not the address of a Unix socket.
+    /// Returns an error if the variable is not the address of a Unix socket.
     pub fn from_environment() -> io::Result<Notifier> {
         let socket = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
         let socket = socket.map(|name| name.to_string_lossy().into_owned());
@@ -68,7 +68,7 @@ impl Notifier {
     /// Sends `states` in one datagram; does nothing without a manager.
     ///
     /// # Errors
-    /// The manager has ended, or has not read for a second. The service can continue.
+    /// Returns an error if the manager has exited, or has not read for a second. The service can continue.
     pub fn notify(&self, states: &[State<'_>]) -> io::Result<()> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let text = assignments(states, monotonic_us());

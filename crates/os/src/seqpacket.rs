@@ -280,7 +280,7 @@ fn new_socket(path: &Path) -> io::Result<OwnedFd> {
 fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| match errno {
         Errno::NAMETOOLONG => {
-            let error = io::Error::new(io::ErrorKind::InvalidFilename, "the path of a socket has at most 107 bytes");
+            let error = io::Error::new(io::ErrorKind::InvalidFilename, "a socket path has at most 107 bytes");
             with_context(call, path.display(), &error)
         }
         _ => with_context(call, path.display(), &errno.into()),

@@ -101,7 +101,7 @@ impl Listener {
     /// may have changed them.
     ///
     /// # Errors
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     pub fn restore_options(&self) -> io::Result<()> {
         count(Syscall::Setsockopt);
         sockopt::set_tcp_nodelay(&self.0, true)

@@ -30,7 +30,7 @@ impl User {
     /// An ID without an entry in the user database is valid together with a group.
     ///
     /// # Errors
-    /// The user or group does not exist, the user is root, or the database cannot be read.
+    /// Returns an error if the user or group does not exist, the user is root, or the database cannot be read.
     pub fn lookup(user: &str, group: Option<&str>) -> io::Result<User> {
         let uid = user.parse().ok();
         let entry = match uid {
@@ -73,10 +73,10 @@ impl User {
     /// A process that runs as this user already keeps its supplementary groups, which it may not change.
     ///
     /// # Errors
-    /// The process may run as another user and must end.
+    /// Returns an error after which the process must exit, since it may run as another user.
     ///
     /// # Panics
-    /// If another thread runs.
+    /// Panics if another thread runs.
     pub fn switch(&self) -> io::Result<()> {
         assert_eq!(thread_count()?, 1, "the user is switched before any other thread runs");
         if !self.is_current()? {

@@ -130,7 +130,8 @@ impl Invocation {
     /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
-    /// Everything that ends the program here, `--help` included. `exit` of the error prints it and exits with 0 or 2.
+    /// Returns everything that ends the program here, `--help` included. The error's `exit` prints it and exits with 0
+    /// or 2.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
         search_paths: &SearchPaths,

@@ -55,7 +55,7 @@ impl FolderZone {
     /// Changes the folder, and tells the server. A zone that the server cannot load is not added.
     ///
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self
             .source
@@ -143,7 +143,7 @@ impl FolderZone {
         let name = &self.zone;
         if name.as_str() == "." || name.as_str().contains('/') {
             return Err(format!(
-                "`{name}` cannot be the name of a file; give the zone a section, [domain.\"{name}\"] with `zone = \"FILE\"`, and \
+                "`{name}` cannot be a file name; give the zone a section, [domain.\"{name}\"] with `zone = \"FILE\"`, and \
                  run `sanderling reload`"
             ));
         }

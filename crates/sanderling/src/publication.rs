@@ -41,7 +41,7 @@ impl Publication {
     /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
     ///
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
         let site = self.find(&config.sites)?;

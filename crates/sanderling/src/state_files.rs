@@ -60,7 +60,7 @@ impl StateAction {
 
 impl StateCommand {
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let state = self.state.path()?;
         match self.action {
@@ -107,7 +107,7 @@ impl StateLocation {
 }
 
 /// # Errors
-/// There is no folder at `target` to write files into.
+/// Returns an error if `target` is not a folder to write files into.
 fn check_target(target: &Path) -> Result<(), String> {
     match fs::metadata(target) {
         Ok(metadata) if metadata.is_dir() => Ok(()),

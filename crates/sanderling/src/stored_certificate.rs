@@ -24,7 +24,7 @@ impl StoredCertificate {
     /// The certificate of the domain `name`, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is not a certificate.
+    /// Returns an error if the file cannot be read, or is not a certificate.
     pub(crate) fn read(state: &Path, name: &DomainName) -> Result<Option<StoredCertificate>, String> {
         let path = format!("{CERTIFICATES}/{name}");
         let shown = state.join(&path).display().to_string();

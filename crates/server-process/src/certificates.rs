@@ -108,7 +108,8 @@ impl Certificates {
     /// Loads the secrets from the supervisor for `config`.
     ///
     /// # Errors
-    /// The certificates belong to another configuration, or are malformed. Nothing has changed.
+    /// Returns an error if the certificates belong to another configuration, or are malformed. Nothing has changed
+    /// then.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
             descriptors;

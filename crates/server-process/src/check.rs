@@ -67,7 +67,7 @@ pub fn check(
 /// Reads `zone`, which should become a zone in the zone folder of `config`, as a server process does; its warnings.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all problems of the zone.
 pub fn check_zone(config: &Config, zone: &Zone) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
     zone.check_file().map_err(|diagnostic| vec![diagnostic])?;
     let derived = DerivedSet::default();

@@ -189,7 +189,7 @@ impl KeptZones {
     /// that of an earlier process.
     ///
     /// # Errors
-    /// There is no memory or no descriptor; the previous version is kept.
+    /// Returns an error if memory or descriptors are exhausted; the previous version is kept.
     pub(crate) fn keep(
         &mut self,
         apex: &DomainName,
@@ -322,7 +322,7 @@ impl Pending {
 /// The index of a segment, and the bytes of its texts.
 ///
 /// # Errors
-/// It is not a segment, or another process can still change it.
+/// Returns an error if the file is not a segment, or another process can still change it.
 fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
     if !memfd::is_sealed(segment) {
         return Err(io::Error::other("the memory is not sealed"));

@@ -500,7 +500,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// The sandbox allows opening the directory, but nothing in it.
+    /// Returns an error if the sandbox allows opening the directory, but nothing in it.
     fn index_or_denial(
         &mut self,
         id: DirectoryId,
@@ -510,7 +510,7 @@ impl Loader {
     ) -> io::Result<usize> {
         self.index_of(id, directory).ok_or_else(|| {
             report.denial = Denial::Sandbox(path.to_owned());
-            let message = "the sandbox of the server process does not allow this directory";
+            let message = "the server process's sandbox does not allow this directory";
             io::Error::new(io::ErrorKind::PermissionDenied, message)
         })
     }

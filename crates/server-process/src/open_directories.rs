@@ -67,7 +67,7 @@ impl OpenDirectories {
     /// The directory with this index, which was opened again, by the descriptor that it has already.
     ///
     /// # Errors
-    /// Too many are open.
+    /// Returns an error if too many directories are open.
     pub(crate) fn keep_open(&mut self, index: usize, opened: Directory) -> Result<Arc<Directory>, TooManyOpen> {
         if let Some(open) = self.directories[index].1.upgrade() {
             return Ok(open);

@@ -23,7 +23,7 @@ impl Sandbox {
     /// already.
     ///
     /// # Errors
-    /// The kernel refuses a layer that it supports.
+    /// Returns an error if the kernel refuses a layer that it supports.
     pub(crate) fn enter(
         config: &Config,
         zone_directories: BTreeSet<PathBuf>,
@@ -37,7 +37,7 @@ impl Sandbox {
     /// Has this process read what one that serves `config` can read, and nothing else; with all of its system calls.
     ///
     /// # Errors
-    /// The kernel refuses a layer that it supports.
+    /// Returns an error if the kernel refuses a layer that it supports.
     pub(crate) fn enter_for_check(config: &Config, zone_directories: BTreeSet<PathBuf>) -> io::Result<()> {
         Sandbox::enter_layers(config, zone_directories, Layer::Disabled).map(drop)
     }

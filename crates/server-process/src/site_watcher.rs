@@ -89,7 +89,7 @@ impl SiteWatcher {
     /// Watches these sites, and no others.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn watch(&mut self, sites: Vec<WatchedSite>) -> io::Result<()> {
         let is_needed = !sites.is_empty();
         *self.sites.lock().unwrap_or_else(PoisonError::into_inner) = sites;
@@ -107,7 +107,7 @@ impl SiteWatcher {
     /// Continues with the site of an applied change.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn update(&mut self, changed: WatchedSite) -> io::Result<()> {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sites.retain(|watched| watched.index != changed.index);

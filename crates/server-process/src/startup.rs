@@ -55,7 +55,7 @@ pub fn serve(
     log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)

@@ -26,7 +26,7 @@ impl TsigSecrets {
     /// good secret; without one, it is unknown to clients.
     ///
     /// # Errors
-    /// The secrets belong to another configuration, or are malformed.
+    /// Returns an error if the secrets belong to another configuration, or are malformed.
     pub(crate) fn load(
         &mut self,
         config: &Config,

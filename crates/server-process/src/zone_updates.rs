@@ -82,7 +82,7 @@ impl<'c> UpdateFiles<'c> {
     /// The updates of the zone at `apex` that are stored; `None` if it has none.
     ///
     /// # Errors
-    /// They cannot be read. The zone must not be served without them.
+    /// Returns an error if the updates cannot be read. The zone must not be served without them.
     pub(crate) fn read(&self, apex: &DomainName) -> Result<Option<PriorUpdates>, Diagnostic> {
         self.zones.get(apex).map(|file| read_updates(apex, file)).transpose()
     }

@@ -75,7 +75,7 @@ impl Field {
     /// A field that replaces that of earlier rules.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
@@ -84,7 +84,7 @@ impl Field {
     /// A field whose value follows those of earlier rules.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })
@@ -93,7 +93,7 @@ impl Field {
     /// Takes away the field of the server and of earlier rules.
     ///
     /// # Errors
-    /// The response needs the field.
+    /// Returns an error if the response needs the field.
     pub fn remove(name: &str) -> Result<Field, RuleError> {
         if name.eq_ignore_ascii_case("vary") || name.eq_ignore_ascii_case("content-type") {
             let message = format!("`{name}` cannot be removed: caches and browsers would use the response wrongly");

@@ -112,7 +112,7 @@ impl Pattern {
     /// Parses a pattern. `query` has the conditions on the query, each with its value.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
         if text.len() > PATTERN_BYTES_MAX {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");

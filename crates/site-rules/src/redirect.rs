@@ -109,7 +109,7 @@ impl Redirect {
     /// Checks a rule.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
         let mut pattern = Pattern::parse(text.from, text.query)?;
         let status = text.status.unwrap_or(STATUS_DEFAULT);
@@ -310,7 +310,7 @@ impl Destination {
     /// The path of a file with the parts of a request, none of which has more than one segment.
     ///
     /// # Errors
-    /// The action needs a destination.
+    /// Returns an error if the action needs a destination.
     fn expand_file(&self, captures: &Captures<'_>) -> Result<Vec<u8>, Outcome> {
         let path = self.expand(captures, None)?;
         // No file has a name with a slash, and the look-up of a file decodes it.
@@ -323,7 +323,7 @@ impl Destination {
     /// The URL with the parts of a request, and with its query unless the destination has one.
     ///
     /// # Errors
-    /// The action needs a destination.
+    /// Returns an error if the action needs a destination.
     fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Result<Vec<u8>, Outcome> {
         let mut out = Vec::new();
         self.url.put(captures, &mut out);

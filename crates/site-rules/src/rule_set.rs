@@ -20,7 +20,7 @@ impl RuleLimits {
     /// Takes off a rule with this pattern.
     ///
     /// # Errors
-    /// There are too many rules.
+    /// Returns an error if there are too many rules.
     pub fn take(&mut self, pattern: &Pattern) -> Result<(), RuleError> {
         if pattern.exact_path().is_none() {
             self.patterns_max = self.patterns_max.checked_sub(1).ok_or_else(|| {

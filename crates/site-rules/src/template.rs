@@ -21,7 +21,7 @@ impl Template {
     /// The text of a URL, or of a part of one, of which the path begins at its start.
     ///
     /// # Errors
-    /// The pattern does not have a placeholder that the text has.
+    /// Returns an error if the pattern does not have a placeholder that the text has.
     pub(crate) fn parse_url(text: &str, pattern: &Pattern) -> Result<Template, RuleError> {
         let path_bytes = text.find(['?', '#']).unwrap_or(text.len());
         let (path, rest) = text.split_at(path_bytes);

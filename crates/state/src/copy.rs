@@ -43,7 +43,7 @@ enum Kind {
 /// Copies the state folder at `from` to the new folder `to`, in which only this user may read. The number of files.
 ///
 /// # Errors
-/// `to` exists, or something cannot be read or written.
+/// Returns an error if `to` exists, or if a file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
     if to.exists() {
         return Err(problem(format!("{} exists", to.display()), "name a folder that does not exist"));

@@ -122,7 +122,7 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
 /// folder above it.
 ///
 /// # Errors
-/// It cannot be created, or belongs to another user.
+/// Returns an error if the folder cannot be created, or belongs to another user.
 pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
@@ -151,7 +151,7 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
 /// certificates.
 ///
 /// # Errors
-/// The problem and its remedy.
+/// Returns the problem and its remedy.
 pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(None);
@@ -250,7 +250,7 @@ impl StateFolder {
     /// Opens the folder at `path`, which exists, and locks it. Unfinished files after a crash are removed.
     ///
     /// # Errors
-    /// Another process owns the folder, it has a later version, or cannot be written.
+    /// Returns an error if another process owns the folder, or if the folder has a later version or cannot be written.
     pub fn open(path: &Path) -> Result<StateFolder, StateError> {
         let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
         if metadata.mode() & 0o077 != 0 {

@@ -100,7 +100,7 @@ impl<R: Role> Child<R> {
     /// Its next event with its descriptors; `None` if there is none now.
     ///
     /// # Errors
-    /// It does not send events: the problem. It is not to be heard any more.
+    /// Returns the problem if the process does not send valid events. No further events may be read from it.
     pub(super) fn receive(&mut self) -> Result<Option<(Event, IncomingFds)>, String> {
         if !self.is_heard() {
             return Ok(None);

@@ -19,7 +19,7 @@ const SUFFIX: &str = ".gz";
 /// removed. The name of a file to compress.
 ///
 /// # Errors
-/// The log itself cannot be renamed.
+/// Returns an error if the log itself cannot be renamed.
 pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::Result<Option<OsString>> {
     if matches!(directory.has_file(name), Ok(false)) {
         return Ok(None);
@@ -43,7 +43,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 /// Replaces a file by a compressed one.
 ///
 /// # Errors
-/// The file is not changed.
+/// Returns an error if the file cannot be compressed; it is unchanged then.
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;

@@ -75,7 +75,7 @@ impl<K, V> Table<K, V> {
     /// An empty table for at most `capacity_max` values, including invalidated ones that still have references.
     ///
     /// # Panics
-    /// If `capacity_max` is not in 1 to [`CAPACITY_MAX`].
+    /// Panics if `capacity_max` is not in 1 to [`CAPACITY_MAX`].
     pub fn new(capacity_max: usize) -> Table<K, V> {
         assert!((1..=CAPACITY_MAX).contains(&capacity_max), "the capacity of a table is 1 to {CAPACITY_MAX}");
         let index = Arc::new(Index::new(BUCKET_COUNT_MIN));
@@ -161,7 +161,7 @@ impl<K, V> Table<K, V> {
     /// meanwhile may still count.
     ///
     /// # Panics
-    /// If an invariant is violated, which is a bug in this crate or a memory error.
+    /// Panics if an invariant is violated, which is a bug in this crate or a memory error.
     pub fn check(&self) -> usize {
         let writer = self.lock();
         let index = self.index();

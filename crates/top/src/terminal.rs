@@ -31,7 +31,7 @@ enum Request {
 /// Shows pages until the user quits.
 ///
 /// # Errors
-/// There is no server or no terminal.
+/// Returns an error if the server or the terminal is missing.
 pub(crate) fn show(interval: Duration, fetch: &mut impl FnMut() -> Result<Samples, String>) -> Result<(), String> {
     let on_terminal = |error: io::Error| format!("cannot use the terminal: {}; try --once", error_text(&error));
     let first = fetch()?;

@@ -257,7 +257,7 @@ impl<'d> RecordMerge<'d> {
             sink.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
             if steps > 0 {
                 added.file_serial = Some(of_file);
-                added.add(owner, Rtype::SOA, format!("derived: the serial of the file is {of_file}"));
+                added.add(owner, Rtype::SOA, format!("derived: the file's serial is {of_file}"));
             }
         }
         let Some(signed_at) = signed_at else {

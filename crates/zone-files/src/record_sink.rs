@@ -55,7 +55,7 @@ pub struct UpdateState {
 /// Reads the updates of the zone `apex` that are stored in `file`.
 ///
 /// # Errors
-/// They cannot be read. The zone must not be served without them.
+/// Returns an error if the updates cannot be read. The zone must not be served without them.
 pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diagnostic> {
     let fail = |problem: String, remedy: &str| {
         let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");

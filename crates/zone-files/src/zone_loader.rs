@@ -56,7 +56,7 @@ pub struct ReadZone {
 /// `text_bytes_max`.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all problems of the zone.
 pub fn load(
     config: &ZoneConfig,
     derivation: &ZoneDerivation,
@@ -91,7 +91,7 @@ pub fn load(
 /// The zone of `text`; `name` is the file name in diagnostics.
 ///
 /// # Errors
-/// All errors, with the warnings.
+/// Returns all errors, with the warnings.
 pub fn parse(
     apex: &DomainName,
     name: &str,
@@ -110,7 +110,7 @@ pub fn parse(
 /// The zone of a version whose `files` were kept, the main file first, with its current derived records.
 ///
 /// # Errors
-/// All errors, with the warnings.
+/// Returns all errors, with the warnings.
 pub fn restore(
     apex: &DomainName,
     derivation: &ZoneDerivation,
@@ -276,7 +276,7 @@ impl<'l> ZoneLoader<'l> {
 
     fn add_patch_error(&mut self, error: &PatchError) {
         let message = format!("the changes since this version do not fit: {error}");
-        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone, which signs it again");
+        let problem = Problem::new(message, "run `sanderling reload` with the zone name, which signs it again");
         self.diagnostics.push(Diagnostic::error(Location::File(self.files[0].clone()), problem));
     }
 

@@ -78,7 +78,7 @@ enum Defect {
 /// Runs all operations with `fault_count` faults of those that are possible, or with `faults` only.
 ///
 /// # Errors
-/// strace cannot be run, this process must not trace the agent, or something is wrong without a fault.
+/// Returns an error if strace cannot be run, this process must not trace the agent, or a check fails without a fault.
 pub fn run(
     program: &Path,
     faults: Vec<Fault>,
@@ -367,7 +367,7 @@ fn serve(program: &Path, folder: &Path, config: &str) -> anyhow::Result<Child> {
 }
 
 /// # Errors
-/// The command has failed, or has taken too long.
+/// Returns an error if the command fails or takes too long.
 fn command(program: &Path, folder: &Path, words: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command.args(words).args(["--control", "control"]).current_dir(folder).env("NO_COLOR", "1");

@@ -185,7 +185,7 @@ impl SigningHandle {
             text += &format!("  next renewal of signatures in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
-        let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
+        let Some(keys) = &*keys else { return text + "  the zone's keys are not known\n" };
         keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
         let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
         others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));

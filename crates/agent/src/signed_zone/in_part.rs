@@ -101,7 +101,7 @@ impl SigningTask {
     /// file, then the signed version.
     ///
     /// # Errors
-    /// Why it is not stored.
+    /// Returns the reason why the update is not stored.
     async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
         let not_ready = || NotStored::Refused("the current version is not signed yet".to_owned());
         let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;

@@ -67,7 +67,7 @@ impl SigningTask {
     /// answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
     ///
     /// # Errors
-    /// Why there must be no new key, and the remedy.
+    /// Returns the reason why no key may be created, and the remedy.
     pub(super) async fn may_make_first_key(&mut self) -> Result<bool, String> {
         if !self.keys.needs_first_key() || self.key_checks.are_new_allowed {
             self.key_checks.are_new_allowed &= self.keys.needs_first_key();

@@ -61,7 +61,7 @@ mod tests {
         for name in ["", "..", "a/b", "a\u{1}"] {
             let escaped = name.replace('\u{1}', "\\u0001");
             let name = name.escape_default();
-            let message = format!("3:10: `{name}` is not the name of a file; write index = [\"index.html\"]");
+            let message = format!("3:10: `{name}` is not a file name; write index = [\"index.html\"]");
             assert_eq!(read(of(&format!("[\"{escaped}\"]")).as_bytes()).expect_err("refused"), [message]);
         }
         let names: Vec<String> = (0..9).map(|number| format!("\"{number}\"")).collect();

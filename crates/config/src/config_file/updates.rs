@@ -62,7 +62,7 @@ impl ConfigBuilder<'_, '_> {
                 .and_then(|below| below.strip_suffix('.').or(below.is_empty().then_some("@")));
             match (below, NamePattern::parse(text)) {
                 (Some(below), _) => {
-                    let message = format!("`{text}` ends with the name of the zone, which is appended anyway");
+                    let message = format!("`{text}` ends with the zone name, which is appended anyway");
                     self.error(offset, message, format!("write \"{below}\""));
                 }
                 (None, Ok(pattern)) => patterns.push(pattern),
@@ -152,7 +152,7 @@ mod tests {
             ),
             (
                 "[{ key = \"acme\", names = [\"_a.Example.com.\"], types = [\"A\"] }]",
-                "5:36: `_a.Example.com.` ends with the name of the zone, which is appended anyway; write \"_a\""
+                "5:36: `_a.Example.com.` ends with the zone name, which is appended anyway; write \"_a\""
                     .to_owned(),
             ),
             (

@@ -143,7 +143,7 @@ impl ZoneDifference {
     /// The output of [`ZoneDifference::encode`] for the zone at `apex`, and the digest.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Returns an error if `encoded` is damaged.
     pub fn decode(encoded: &[u8], apex: Name<'_>) -> Result<(ZoneDifference, u64), DamagedDifference> {
         if encoded.is_empty() {
             return Ok((ZoneDifference::default(), 0));

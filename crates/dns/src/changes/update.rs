@@ -194,7 +194,7 @@ impl<'q> UpdateMessage<'q> {
     /// Checks the signature, if there is one. From then on the reply is signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };
@@ -392,7 +392,7 @@ impl<'z> ZoneUpdate<'z> {
     /// true.
     ///
     /// # Errors
-    /// Why it is not carried out: nothing has changed then.
+    /// Returns the reason why the update is not carried out; nothing has changed then.
     pub fn apply(
         &mut self,
         message: &UpdateMessage<'_>,

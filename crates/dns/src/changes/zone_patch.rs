@@ -93,7 +93,7 @@ impl ZonePatch {
     /// The TTL of a record of the stored version after the changes; `None` if it is no longer there.
     ///
     /// # Errors
-    /// The changes are not those of this version.
+    /// Returns an error if the changes do not belong to this version.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<Option<u32>, PatchError> {
         put_key(record, &mut self.key);
         match self.records.get_mut(&self.key) {
@@ -109,7 +109,7 @@ impl ZonePatch {
     /// Calls `add` with the records that the stored version, all of which was applied, did not have.
     ///
     /// # Errors
-    /// The changes are not those of this version.
+    /// Returns an error if the changes do not belong to this version.
     pub fn finish(self, mut add: impl FnMut(&Record<'_>)) -> Result<(), PatchError> {
         if let Some(error) = self.error {
             return Err(error);

@@ -77,7 +77,7 @@ impl ZoneMap {
     /// The map of `entries`. An entry replaces an earlier one with the same apex.
     ///
     /// # Panics
-    /// When a zone was built with another seed.
+    /// Panics if a zone was built with another seed.
     pub fn new(seed: HashSeed, entries: impl IntoIterator<Item = ZoneEntry>) -> ZoneMap {
         let given: Vec<ZoneEntry> = entries.into_iter().collect();
         let mut map = ZoneMap {
@@ -166,7 +166,7 @@ impl ZoneMap {
     /// the DS of an apex, the parent zone.
     ///
     /// # Errors
-    /// REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
+    /// Returns REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
     /// unavailable.
     #[inline]
     pub(crate) fn find(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {

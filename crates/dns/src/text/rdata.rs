@@ -223,7 +223,7 @@ pub struct MalformedRdata {
 /// Checks that `rdata`, in wire form, has the format of `rtype`. RDATA of an unknown type always passes.
 ///
 /// # Errors
-/// The first malformed field.
+/// Returns the first malformed field.
 pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
     for field in FieldSlices::of(rtype, rdata) {
         field?;

@@ -200,7 +200,7 @@ impl Parser {
     ///
     /// # Panics
     ///
-    /// When the last entry was not [`Entry::Include`].
+    /// Panics if the last entry was not [`Entry::Include`].
     pub fn include(&mut self, file_name: String, text: Vec<u8>) {
         let origin = self.included_origin.take().expect("called after `Entry::Include`");
         // Bounded by `include_count_max`, which has 32 bits.

@@ -161,7 +161,7 @@ impl CatalogReader {
     /// The members, in the order of their labels.
     ///
     /// # Errors
-    /// The catalog is broken: it must not be used.
+    /// Returns an error if the catalog is broken: it must not be used.
     pub fn finish(self) -> Result<Vec<CatalogMember>, CatalogError> {
         if let Some(error) = self.error {
             return Err(error);

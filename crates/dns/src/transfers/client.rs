@@ -193,7 +193,7 @@ impl ReplyReader {
     /// Reads the next reply.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the reply is not accepted.
     pub fn read<'m>(&mut self, message: &'m [u8], now_unix_s: u64) -> Result<Reply<'m>, ReplyError> {
         let header = Header::parse(message).ok_or(ReplyError::Malformed("it is too short"))?;
         if !header.is_response() || header.opcode() != self.kind.opcode() || message[..2] != self.id.to_be_bytes() {
@@ -288,7 +288,7 @@ impl<'m> Reply<'m> {
     /// The RDATA of the records of `rtype` at `owner`, with their names written out.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn records(&self, owner: Name<'_>, rtype: Rtype) -> Result<Vec<Vec<u8>>, ReplyError> {
         let mut found = Vec::new();
         for record in self.answers() {
@@ -306,7 +306,7 @@ impl<'m> Reply<'m> {
     /// are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn ttl_s(&self, owner: Name<'_>, rtype: Rtype) -> Result<Option<u32>, ReplyError> {
         for record in self.answers() {
             let record = record?;
@@ -328,7 +328,7 @@ impl<'m> Reply<'m> {
     /// they may be kept: the lowest TTL on the way, as [`Reply::ttl_s`].
     ///
     /// # Errors
-    /// A record is malformed, or there are too many CNAME records.
+    /// Returns an error if a record is malformed, or there are too many CNAME records.
     pub fn resolved(&self, owner: Name<'_>, rtype: Rtype) -> Result<(Vec<Vec<u8>>, Option<u32>), ReplyError> {
         let mut name = owner.to_owned();
         let mut chain_ttl_s = u32::MAX;
@@ -351,7 +351,7 @@ impl<'m> Reply<'m> {
     /// Whether the server refers to the name servers of a zone below `apex` that has `name` (RFC 1034 §4.3.2).
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn is_referral(&self, name: Name<'_>, apex: Name<'_>) -> Result<bool, ReplyError> {
         if self.is_authoritative() || self.answer_count > 0 {
             return Ok(false);
@@ -370,7 +370,7 @@ impl<'m> Reply<'m> {
     /// The SOA of the zone at `apex` that the reply has.
     ///
     /// # Errors
-    /// It has none, or the server is not responsible for the zone.
+    /// Returns an error if the reply has no SOA record, or the server is not responsible for the zone.
     pub fn soa(&self, apex: Name<'_>) -> Result<SoaTimers, ReplyError> {
         if !self.is_authoritative() {
             return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
@@ -409,7 +409,7 @@ impl<'m> Reply<'m> {
 /// Appends the RDATA of `record` of `message` to `out`, with its names written out.
 ///
 /// # Errors
-/// It does not have the form of its type.
+/// Returns an error if the RDATA does not have the form of its type.
 pub(crate) fn put_rdata(message: &[u8], record: &MessageRecord<'_>, out: &mut Vec<u8>) -> Result<(), ReplyError> {
     const MALFORMED: ReplyError = ReplyError::Malformed("a record is malformed for its type");
     let Some(fields) = fields(record.rtype()) else {

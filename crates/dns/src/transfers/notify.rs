@@ -98,7 +98,7 @@ impl<'q> NotifyRequest<'q> {
     /// Checks the signature, if there is one. From then on the reply is signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };

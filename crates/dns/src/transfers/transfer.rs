@@ -70,7 +70,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     /// Checks the signature, if there is one. From then on replies are signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some((tsig, offset)) = self.query.tsig() else { return Ok(()) };
         let (result, signer) = tsig.verify(self.query.message, offset, keys, now_unix_s);
@@ -86,7 +86,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     /// Whether the client asks only for changes, and has the version of `zone` or a later one.
     ///
     /// # Errors
-    /// The query does not have the client's version.
+    /// Returns an error if the query does not have the client's version.
     pub fn is_up_to_date(&self, zone: &Zone) -> Result<bool, Refusal> {
         if !self.is_incremental() {
             return Ok(false);
@@ -205,7 +205,7 @@ impl ZoneTransfer {
     /// last one. Each call is for the same zone.
     ///
     /// # Errors
-    /// A record does not fit into a message.
+    /// Returns an error if a record does not fit into a message.
     pub fn write(&mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Result<Option<usize>, RecordTooLong> {
         if self.next == Next::Nothing {
             return Ok(None);

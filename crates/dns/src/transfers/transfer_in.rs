@@ -198,7 +198,7 @@ impl TransferReceiver {
     /// Takes the next message, and passes its records to `add`. The whole zone's SOA is one of them, once.
     ///
     /// # Errors
-    /// The transfer is not accepted; the added records must not be used.
+    /// Returns an error if the transfer is not accepted; the added records must not be used.
     pub fn receive(
         &mut self,
         message: &[u8],

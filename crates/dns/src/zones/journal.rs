@@ -297,7 +297,7 @@ impl ZoneJournal {
     /// The encoded journal of the version with this digest and serial of the zone at `apex`.
     ///
     /// # Errors
-    /// It is not.
+    /// Returns an error if `encoded` is not such a journal.
     pub(crate) fn decode(
         encoded: &[u8],
         apex: Name<'_>,

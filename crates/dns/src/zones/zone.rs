@@ -496,7 +496,7 @@ impl Zone {
     /// Asserts every invariant of the structure, for tests and fuzzing.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// Panics if an invariant does not hold.
     pub fn check(&self) {
         let mut seen_count = 0;
         let of_store = self.store.slots.numbers().map(NodeIndex);

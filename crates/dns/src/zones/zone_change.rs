@@ -37,8 +37,8 @@ impl Zone {
     /// Takes the journal that [`Zone::encoded_journal`] of the same version has returned.
     ///
     /// # Errors
-    /// It is damaged, or of another version. In the second case secondaries may have that version with the serial of
-    /// this one, so the next change is not for them.
+    /// Returns an error if the journal is damaged, or belongs to another version. In the second case secondaries may
+    /// have that version with the serial of this one, so the next change is not for them.
     pub fn restore_journal(&mut self, encoded: &[u8]) -> Result<(), JournalError> {
         let decoded = ZoneJournal::decode(encoded, self.apex(), self.serial, || self.digest());
         if matches!(decoded, Err(JournalError::OtherVersion)) {

@@ -27,7 +27,7 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
     let is_ours = |number| keys.keys.iter().any(|key| key.public.algorithm.number() == number);
     let of_other = |rdata: &[u8]| {
         let (tag, number) = (key_tag(rdata), *rdata.get(3)?);
-        let advice = "some resolvers reject answers that are not signed with the algorithm of each key: use the same \
+        let advice = "some resolvers reject answers that are not signed with each key's algorithm: use the same \
             algorithm on all signers";
         Some(match is_ours(number) {
             true => format!("another signer has the key {tag}, with the algorithm {number}"),

@@ -193,7 +193,7 @@ impl Socket {
     /// Sends a reply to a datagram that this socket, or another one of its address, has received before.
     ///
     /// # Errors
-    /// There is no space in the send buffer, or the client cannot be reached.
+    /// Returns an error if the send buffer is full, or the client cannot be reached.
     pub fn send_later(&self, mut path: ReplyPath, reply: &[u8]) -> io::Result<()> {
         let mut vector = libc::iovec { iov_base: reply.as_ptr().cast_mut().cast(), iov_len: reply.len() };
         // SAFETY: all-zero bytes are a value of this C structure: null pointers and zero lengths.

@@ -53,7 +53,7 @@ pub(super) struct ControlArgs {
 
 impl ControlArgs {
     /// # Errors
-    /// A message: the control socket is unknown.
+    /// Returns a message if the control socket is unknown.
     pub(super) fn request(
         self,
         command: Command,

@@ -107,7 +107,7 @@ Exit status: 0 if the zone has these keys, 1 if not, 2 for a wrong command line.
 
 impl DnssecArgs {
     /// # Errors
-    /// The control socket is unknown.
+    /// Returns an error if the control socket is unknown.
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             DnssecArgs::Status { zone, control } => (DnssecCommand::Status { zone: zone.to_string() }, control),

@@ -35,7 +35,7 @@ impl DomainArgs {
     /// The configuration with the domain, for `command`.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no configuration source.
     pub(super) fn source(&self, command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         match &self.config {
             Some(file) => Ok(ConfigSource::File(file.clone())),

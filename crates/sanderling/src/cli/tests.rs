@@ -242,7 +242,7 @@ fn wrong_arguments_have_a_remedy() {
         ("serve x --http ::1:80", "write an IPv6 address in brackets, for example [::1]:8080"),
         ("demo --dns localhost:53", "write the address: 127.0.0.1:53 or [::1]:53"),
         ("serve --zone a.example", "`a.example` has no `=`; expected NAME=FILE"),
-        ("serve --zone =a.zone", "the name of the zone is missing"),
+        ("serve --zone =a.zone", "the zone name is missing"),
         ("serve --zone a.example=", "the zone file is missing"),
         ("serve --zone a..b=c", "it has an empty label"),
         ("serve --zone a\\.b=c", "invalid domain name `a\\.b`: the character `\\` is not allowed"),

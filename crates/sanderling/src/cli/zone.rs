@@ -109,7 +109,7 @@ wrong command line.")]
 
 impl ZoneArgs {
     /// # Errors
-    /// The control socket is unknown, or there is no configuration.
+    /// Returns an error if the control socket is unknown, or there is no configuration.
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),

@@ -55,7 +55,7 @@ fn https_and_caa_follow_listeners_certificates_and_accounts() {
     show.args(["zone", "show", "example.com", "--control", &setup.directory.argument("control")]);
     let shown = run_to_end(show, DEADLINE).text();
     for (record, comment) in [
-        (" IN SOA ", " ; derived: the serial of the file is 1\n"),
+        (" IN SOA ", " ; derived: the file's serial is 1\n"),
         (" IN HTTPS ", " ; derived: https\n"),
         (" IN CAA ", " ; derived: caa\n"),
         (" IN NS ", "ns.example.com.\n"),

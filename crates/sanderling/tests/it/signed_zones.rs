@@ -269,7 +269,7 @@ fn state_folder_that_can_be_created_only_later_needs_no_reload() {
     let status = directory.control("status").text();
     if !status.contains("Landlock not supported") {
         assert_ne!(server.server_process_id(), process);
-        assert!(errors.contains("because the sandbox of the running process does not allow"), "{errors}");
+        assert!(errors.contains("because the running process's sandbox does not allow"), "{errors}");
     }
     wait_until("all is well", || directory.control("status").text().contains("problems      none"));
 }

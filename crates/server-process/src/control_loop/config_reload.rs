@@ -69,7 +69,7 @@ impl ControlLoop<'_> {
     /// applied.
     ///
     /// # Errors
-    /// There is no thread. The loader is free again, and `finish` was not called.
+    /// Returns an error if the system cannot start a thread. The loader is free again, and `finish` was not called.
     pub(super) fn start_load<T, F>(
         &mut self,
         loader: Loader,

@@ -324,7 +324,7 @@ enum ZoneContent {
 }
 
 fn denied_text(path: &Path) -> String {
-    format!("the sandbox of the running process does not allow {}", path.display())
+    format!("the running process's sandbox does not allow {}", path.display())
 }
 
 /// The result of loading a zone; `transfer_problem` is why it is not transferred.

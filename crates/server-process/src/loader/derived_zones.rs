@@ -88,7 +88,7 @@ impl LoadedZone {
     /// an earlier one.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// Returns the reason why the zone cannot be rebuilt.
     fn rebuild(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>, report: &mut Report) -> Result<(), String> {
         let unkept = || "the text of the current version was not kept (`kept_zones_max`)".to_owned();
         let (kept, info) = context.kept.as_ref().zip(self.info).ok_or_else(unkept)?;

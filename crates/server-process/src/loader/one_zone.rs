@@ -88,7 +88,7 @@ impl Loader {
     /// removed.
     ///
     /// # Errors
-    /// There is no such zone.
+    /// Returns an error if the zone does not exist.
     pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<Reloaded, String> {
         let Some(zone) = self.zone_named(config, name) else {
             return match self.remove_of_folder(config, name) {

@@ -130,7 +130,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// The directory that was opened at `path` is within the state folder, or around it.
+    /// Returns an error if the directory that was opened at `path` is within the state folder, or around it.
     fn check_apart(
         &self,
         kind: &str,
@@ -147,7 +147,7 @@ impl Loader {
     /// The document root; `None` if there is no descriptor for it.
     ///
     /// # Errors
-    /// The document root cannot be opened, or must not be served.
+    /// Returns an error if the document root cannot be opened, or must not be served.
     fn open_root(
         &mut self,
         site: &sanderling_config::Site,

@@ -221,7 +221,7 @@ fn one_broken_file_of_the_folder_stops_no_other_one() {
     check(&loaded, 1, Some(1), None);
     assert_eq!(loaded.load_status.problem_count(), 2);
     let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
-    assert!(errors[0].contains("zones/a..b.zone: the file name is not the name of a zone"), "{errors:?}");
+    assert!(errors[0].contains("zones/a..b.zone: the file name is not a zone name"), "{errors:?}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// The reason why no version can be made of them.
+    /// Returns the reason why the updates cannot be applied.
     fn try_apply(
         &mut self,
         config: &Config,
@@ -142,7 +142,7 @@ impl Loader {
             let updated = changes_to_sign(apex, served, update, results, config)?;
             return Ok(UpdatedZone { denied, ..updated });
         }
-        let mut updates = updates.cloned().ok_or("the stored updates of the zone are not loaded")?;
+        let mut updates = updates.cloned().ok_or("the zone's stored updates are not loaded")?;
         updates.difference.add_changes(&update);
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let Some(built) = update.finish(limits) else {
@@ -259,7 +259,7 @@ impl UpdatedVersion {
 /// The changes by `update` to a signed zone, for the agent to sign.
 ///
 /// # Errors
-/// The reason why the changed zone cannot be served.
+/// Returns the reason why the changed zone cannot be served.
 fn changes_to_sign(
     apex: &DomainName,
     served: &Zone,
@@ -278,7 +278,7 @@ fn changes_to_sign(
         let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
         return Err(error.map_or_else(String::new, |error| error.problem));
     }
-    let change = change.finish().ok_or("the serial of the zone would not increase")?;
+    let change = change.finish().ok_or("the zone's serial would not increase")?;
     let mut content = Vec::new();
     change_log::put_change(&change, &mut content);
     let to_store = StoreRequest { replaces: None, content };
@@ -339,7 +339,7 @@ impl LoadedZone {
     /// The zone's updates: those of the version in service or, without one, those that are stored.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// Returns an error if the updates cannot be read.
     pub(super) fn prior_updates(
         &self,
         apex: &DomainName,

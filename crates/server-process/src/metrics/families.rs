@@ -152,9 +152,9 @@ families! {
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
     Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the \
         zone in service expires, in seconds since 1970; only for signed zones.";
-    Gauge sanderling_zone_problem [zone]: "1 unless the state of the zone is `served`.";
+    Gauge sanderling_zone_problem [zone]: "1 unless the zone's state is `served`.";
     Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
-    Gauge sanderling_certificate_problem [domain, file]: "1 unless the state of the certificate is `served`.";
+    Gauge sanderling_certificate_problem [domain, file]: "1 unless the certificate's state is `served`.";
     Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that none of its \
         certificates in service covers.";
     Counter sanderling_log_lines [log, result]: "Lines of request logs, and dnstap messages, that were written or \

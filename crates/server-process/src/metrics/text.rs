@@ -73,7 +73,7 @@ impl MetricsWriter {
     /// Begins the family with this name, which has a row in the table.
     ///
     /// # Panics
-    /// It has none.
+    /// Panics if the text has no such family.
     pub(crate) fn family(&mut self, name: &str) -> Samples<'_> {
         let family = Family::named(name).unwrap_or_else(|| panic!("{name} has no row in the table of families"));
         #[cfg(debug_assertions)]

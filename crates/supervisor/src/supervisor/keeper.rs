@@ -224,7 +224,7 @@ impl Keeper {
     }
 
     /// # Errors
-    /// The keeper does not send it: it runs foreign code.
+    /// Returns an error if a keeper does not send such a message: the process runs foreign code.
     fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) -> Result<(), &'static str> {
         match (event, descriptor) {
             (Event::KeeperReport(counts), None) => {

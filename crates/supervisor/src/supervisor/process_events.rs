@@ -176,7 +176,7 @@ impl Supervisor {
     /// Keeps good versions of zones for the next server process.
     ///
     /// # Errors
-    /// The sender is not to be trusted.
+    /// Returns an error if the sender must not be trusted.
     pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) -> Result<(), &'static str> {
         for (kind, zones) in descriptors {
             // Another process must not trust memory that its sender can still change.

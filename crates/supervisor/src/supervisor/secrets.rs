@@ -134,7 +134,7 @@ impl Secrets {
     /// Keeps good versions of certificates for the next server process.
     ///
     /// # Errors
-    /// The sender is not to be trusted.
+    /// Returns an error if the sender must not be trusted.
     pub(super) fn keep(&mut self, descriptors: IncomingFds) -> Result<(), &'static str> {
         for (_, kept) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::KeptCertificates) {
             if !memfd::is_sealed(&kept) {

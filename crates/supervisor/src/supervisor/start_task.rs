@@ -71,7 +71,7 @@ impl Supervisor {
     /// Starts a process of `program`.
     ///
     /// # Errors
-    /// It cannot be started, and nothing has changed.
+    /// Returns an error if the process cannot be started; nothing has changed then.
     pub(super) fn start(
         &mut self,
         program: &Path,

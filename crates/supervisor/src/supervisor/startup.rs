@@ -223,7 +223,7 @@ fn expected_user(config: &Config) -> io::Result<u32> {
 /// may run foreign code: which process it is, the kernel says.
 ///
 /// # Errors
-/// It is a supervisor, does not answer, or belongs to another user than `uid`.
+/// Returns an error if the process is a supervisor, does not answer, or belongs to another user than `uid`.
 fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u32) -> io::Result<Inherited> {
     let at_path = |error: io::Error| {
         if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) {

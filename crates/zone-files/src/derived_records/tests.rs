@@ -82,7 +82,7 @@ fn records_and_addresses_are_added_and_the_serial_is_raised() {
     check_lines(
         &shown,
         &[
-            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10",
             "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
             "a.test. 300 IN CAA 0 issue \"ca.example\" ; derived: caa",
             "a.test. 300 IN CAA 0 issue \"other.example\" ; derived: caa",
@@ -100,7 +100,7 @@ fn records_of_the_file_have_precedence() {
     check_lines(
         &shown,
         &[
-            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10",
             "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
             "a.test. 60 IN CAA 0 issue \"mine.example\"",
         ],
@@ -151,7 +151,7 @@ fn serial_stays_raised_when_nothing_is_derived_any_more() {
     let (shown, _) = merged(&format!("{CONFIG}derive = []\n"), APEX);
     check_lines(
         &shown,
-        &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10"],
+        &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10"],
     );
 }
 
@@ -284,7 +284,7 @@ fn names_with_alias_have_the_addresses_of_the_target() {
     let (shown, notes) = merged_with(&set, &config, &file);
     let alias = "derived: alias of www.host.example";
     for line in [
-        "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10".to_owned(),
+        "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10".to_owned(),
         format!("a.test. 70 IN A 192.0.2.7 ; {alias}"),
         format!("a.test. 70 IN A 192.0.2.8 ; {alias}"),
         format!("a.test. 70 IN AAAA 2001:db8::7 ; {alias}"),

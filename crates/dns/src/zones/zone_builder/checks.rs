@@ -147,7 +147,7 @@ impl ZoneBuilder {
         if rrset.rtype == Rtype::SOA && name != self.apex {
             diagnostics.push(Diagnostic::error(
                 records[0].position,
-                format!("{owner} has an SOA record, but the apex of the zone is {}", self.names.name(self.apex)),
+                format!("{owner} has an SOA record, but the zone's apex is {}", self.names.name(self.apex)),
                 "remove it, or move the name into a separate zone",
             ));
         }

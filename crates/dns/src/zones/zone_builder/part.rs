@@ -41,7 +41,7 @@ impl ZoneBuilder {
     /// records have the position `end`.
     ///
     /// # Errors
-    /// The records' problems, as if the whole zone were built. Warnings about other names are left out.
+    /// Returns the records' problems, as if the whole zone were built. Warnings about other names are left out.
     pub(crate) fn finish_part(
         mut self,
         names: &[Name<'_>],

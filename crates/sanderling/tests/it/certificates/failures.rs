@@ -124,7 +124,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
             "responded with status 429",
         ),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "sent an invalid ACME response"),
-        ("garbage", "the response of the authority is not HTTP"),
+        ("garbage", "the authority's response is not HTTP"),
     ] {
         let _answering = Answering::start(&setup, answer);
         check(cause);
