@@ -55,7 +55,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     Err(reader.into_diagnostics())
 }
 
-/// The text of all files one after the other; `None` if one of them is not complete in itself.
+/// The text of all files one after another; `None` if a file is not complete by itself.
 fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;
@@ -354,7 +354,7 @@ impl ConfigBuilder<'_, '_> {
 
     /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content.
     fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
-        /// The keys that a domain without a site may have.
+        /// The keys allowed in a domain without a site.
         const OTHERS: [&str; 10] = [
             "zone",
             "dnssec",
@@ -369,14 +369,14 @@ impl ConfigBuilder<'_, '_> {
         ];
         if let Some(entry) = keys.entries.iter().find(|entry| !OTHERS.contains(&entry.key)) {
             self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
-        // An unknown key is probably the missing one, misspelt.
+        // An unknown key is probably the missing key, misspelt.
         } else if !has_content && !keys.has_unknown {
             let remedy = "add site = \"FOLDER\" or zone = \"FILE\"";
             self.error(offset, format!("{name} has neither a site nor a zone"), remedy);
         }
     }
 
-    /// Notes that the section at `offset` defines the zone `name`.
+    /// Records that the section at `offset` defines the zone `name`.
     fn add_apex(&mut self, name: &DomainName, offset: usize) {
         if let Some(earlier) = self.apexes.insert(name.clone(), offset) {
             self.error_of_two(offset, format!("the zone {name} is defined twice"), earlier);
@@ -480,7 +480,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The item at `offset` is also at `earlier`.
+    /// Reports that the item at `offset` is a duplicate of the item at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
         let other = self.reader.line_beside(earlier, offset);
         self.error(offset, message, format!("remove one of the two; the other is {other}"));
@@ -534,8 +534,8 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are
-    /// then the probable cause.
+    /// Reports listeners without content, and a file without domains, unless other problems in the file are the
+    /// probable cause.
     fn check_completeness(&mut self) {
         if self.reader.has_problems() {
             return;

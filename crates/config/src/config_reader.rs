@@ -37,7 +37,7 @@ pub(super) struct Entry<'n, 't> {
 }
 
 impl<'n, 't> Entry<'n, 't> {
-    /// The same entry with another example.
+    /// This entry with another example.
     pub(super) fn with_example<'e>(self, example: &'e str) -> Entry<'e, 't>
     where
         'n: 'e,
@@ -51,12 +51,12 @@ impl<'n, 't> Entry<'n, 't> {
     }
 }
 
-/// The entries of a table whose keys are those of a section.
+/// The entries of a table that has a section's keys.
 pub(super) struct Keys<'n, 't> {
     section: Section,
     /// In the order of the file.
     pub(super) entries: Vec<Entry<'n, 't>>,
-    /// Whether it has others, which were reported.
+    /// Whether the table has unknown keys, which were reported.
     pub(super) has_unknown: bool,
 }
 
@@ -85,7 +85,7 @@ struct File<'a> {
 }
 
 impl<'a> ConfigReader<'a> {
-    /// A reader without problems yet, of a text that is composed of those of `files`.
+    /// A reader for the combined text of `files`, without problems yet.
     pub(super) fn new(files: &'a [(PathBuf, &[u8])]) -> ConfigReader<'a> {
         let mut start = 0;
         let of_file = |(path, text): &'a (PathBuf, &[u8])| {
@@ -133,7 +133,7 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// The number of problems so far. What follows from a problem of a table is not reported as well.
+    /// The number of problems so far. Consequences of a problem in a table are not reported separately.
     pub(super) fn problem_count(&self) -> usize {
         self.diagnostics.len()
     }
@@ -188,7 +188,7 @@ impl<'a> ConfigReader<'a> {
         self.keys_of(root, Section::Top, "")
     }
 
-    /// The table of `entry`, whose keys are those of `section`; others are reported.
+    /// The table of `entry`, with the keys of `section`; other keys are reported.
     pub(super) fn keys<'n, 't>(&mut self, entry: Entry<'n, 't>, section: Section) -> Option<Keys<'n, 't>> {
         let table = self.table(entry)?;
         Some(self.keys_of(table, section, entry.key))
@@ -325,7 +325,7 @@ fn syntax_problem(message: &str, text: &str) -> Problem {
         _ => message,
     };
     let message = match message {
-        // The parser means the empty string between `=` and the end of the line.
+        // The parser refers to the empty string between `=` and the end of the line.
         "string values must be quoted" if text.is_empty() => "key with no value",
         message => message,
     };

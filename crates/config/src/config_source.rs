@@ -107,8 +107,8 @@ impl SearchPaths {
     }
 }
 
-/// Whether `path` exists or cannot be reached. With the next file instead the server would use another configuration
-/// than the operator expects.
+/// Whether `path` exists or cannot be reached. With the next file, the server would use another configuration than the
+/// operator expects.
 fn may_exist(path: &Path) -> bool {
     !matches!(path.try_exists(), Ok(false))
 }

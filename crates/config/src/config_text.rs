@@ -1,7 +1,7 @@
-//! The text of the configuration: that of its file, and those of the files that it includes.
+//! The configuration text: its file, and the files that it includes.
 //!
-//! One process reads it and passes it on to others, so that all of them have the same. Between the texts of two files
-//! is a NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
+//! One process reads the text and passes it on to others, so that all have the same text. Between the texts of two
+//! files is a NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
 
 use crate::config_reader::{ConfigReader, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// Bytes of all files together, at most: tens of thousands of domains.
+/// Maximum size of all files together: tens of thousands of domains.
 pub(super) const BYTES_MAX: u64 = 16 * 1024 * 1024;
 const EXAMPLE: &str = "include = [\"sites/*.toml\"]";
 

@@ -23,12 +23,13 @@ pub enum DerivedKind {
     Addresses,
     /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
     MtaSts,
-    /// The addresses of the host that serves the policy. It comes with the previous one, and cannot be chosen.
+    /// The addresses of the host that serves the policy. This kind comes with `MtaSts`, and cannot be chosen.
     MtaStsHost,
-    /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
-    Alias,
-    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not
+    /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. This kind cannot be
     /// chosen.
+    Alias,
+    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. This kind cannot
+    /// be chosen.
     Challenge,
 }
 
@@ -37,7 +38,7 @@ impl DerivedKind {
     pub const ALL: [DerivedKind; 5] =
         [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa, DerivedKind::Addresses, DerivedKind::MtaSts];
 
-    /// Its name in `derive`.
+    /// The name of the kind in `derive`.
     pub fn name(self) -> &'static str {
         match self {
             DerivedKind::Https => "https",
@@ -57,7 +58,7 @@ impl DerivedKind {
         DerivedKind::ALL.into_iter().chain(not_chosen).find(|kind| kind.name() == name)
     }
 
-    /// Its records' types.
+    /// The record types of the kind.
     pub fn record_types(self) -> &'static [&'static str] {
         match self {
             DerivedKind::Https => &["HTTPS"],
@@ -91,13 +92,13 @@ pub struct DerivedRrset {
     pub kind: DerivedKind,
     /// The records' owner, in lower case and without a dot at the end.
     pub owner: String,
-    /// The name that they are for, whose addresses the zone has.
+    /// The name that the records describe, whose addresses are in the zone.
     pub host: DomainName,
     /// The port, of HTTPS and TLSA.
     pub port: u16,
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
-    /// Its position, or that of the domain, in the configuration.
+    /// The position of `derive`, or of the domain, in the configuration.
     pub location: ValueLocation,
 }
 
@@ -160,7 +161,7 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
     owners.into_iter()
 }
 
-/// The zone that `name` is in: that with the longest apex.
+/// The zone of `name`: the zone with the longest matching apex.
 fn zone_of<'z>(name: &DomainName, apexes: &HashMap<&str, &'z DomainName>) -> Option<&'z DomainName> {
     let mut rest = name.as_str();
     loop {

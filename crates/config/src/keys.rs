@@ -366,7 +366,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Those with their own heading, from the first.
+    /// The number of sections with their own heading.
     const WITH_HEADING: usize = Section::Limits as usize + 1;
     pub(super) const ALL: [Section; 25] = [
         Section::Top,
@@ -396,7 +396,7 @@ impl Section {
         Section::Dnstap,
     ];
 
-    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a separate table.
+    /// The section's place, as a message says it, and its keys. The keys of `[limits]` have a separate table.
     const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
             Section::Top => ("at the top of the file, before the first [section]", TOP),
@@ -445,7 +445,7 @@ impl Section {
         if self == Section::Limits { limits::keys() } else { self.rows().map(|key| key.name).collect() }
     }
 
-    /// The problem of `key`, which this section, that of the domain, TSIG key or catalog `name`, does not have.
+    /// The problem that `key` is unknown in this section, which belongs to the domain, TSIG key or catalog `name`.
     pub(super) fn unknown_key(self, name: &str, key: &str) -> Problem {
         let message = match self {
             Section::Top => format!("unknown key `{key}`"),
@@ -485,7 +485,7 @@ impl Section {
     }
 }
 
-/// All keys except those of `[limits]`, each with its section.
+/// All keys outside `[limits]`, each with its section.
 pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
     Section::ALL.into_iter().flat_map(|section| section.rows().map(move |key| (section, key)))
 }
@@ -517,7 +517,7 @@ fn group_of(config: &Config) -> Option<&str> {
     config.user_and_group.as_ref()?.group.as_deref()
 }
 
-/// The names at which an authority finds a token.
+/// The names at which an authority looks for a token.
 fn site_names(from: &Config, to: &mut Config) {
     let site = |site: &Site| Site {
         hosts: site.hosts.clone(),

@@ -22,7 +22,7 @@ pub(super) struct Limit {
     pub(super) max: u64,
     /// Whether it may be [`UNLIMITED`].
     pub(super) may_be_unlimited: bool,
-    /// One sentence: the limited quantity, and the effect at the limit.
+    /// A sentence with the limited quantity, and the effect at the limit.
     description: &'static str,
     /// The processes that apply it, other than the server process, which is started with every limit.
     pub(super) applied_by: &'static [Process],

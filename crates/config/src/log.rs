@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 /// Bytes that wait to be written, before a configuration says otherwise; a message beyond them is dropped.
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
-/// The pause for an output that is blocked at the moment.
+/// The pause before another attempt to write to a blocked output.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The name of the thread that the standard library starts `main` in.
 const MAIN_THREAD: &str = "main";
-/// How long the message about a panic may take before the process ends without it.
+/// Time to write the message about a panic before the process exits without it.
 const PANIC_FLUSH_MAX: Duration = Duration::from_secs(1);
-/// The status of a process whose thread of `main` has panicked.
+/// The exit status of a process whose main thread has panicked.
 const PANIC_STATUS: i32 = 101;
 
 /// The thread that writes, if there is one.
@@ -113,12 +113,12 @@ pub fn log(message: &str) {
     write_message(Level::Info, message);
 }
 
-/// The same for something that does not stop the server, and that the operator should know.
+/// Writes a warning to standard error, about a problem that does not stop the server.
 pub fn log_warning(message: &str) {
     write_message(Level::Warning, message);
 }
 
-/// The same for a task that was not done.
+/// Writes an error to standard error, about a task that was not done.
 pub fn log_error(message: &str) {
     write_message(Level::Error, message);
 }
@@ -159,7 +159,7 @@ fn lines_of(level: Level, message: &str, to_journal: bool) -> String {
     printable(message).lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
 }
 
-/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line
+/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). journald accepts a priority before each line
 /// (sd-daemon(3)).
 fn is_journal(output: &impl AsFd) -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
@@ -168,7 +168,7 @@ fn is_journal(output: &impl AsFd) -> bool {
     output.is_ok_and(|output| output == stream)
 }
 
-/// From now on everything waits in a queue until [`start_writer`] is called, or a thread panics.
+/// From now on, all output waits in a queue until [`start_writer`] is called, or a thread panics.
 pub fn hold() {
     let writer = WRITER.get_or_init(Writer::default);
     // Before the sandbox.

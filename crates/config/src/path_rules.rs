@@ -16,13 +16,14 @@ pub struct PathRules {
     pub security_headers: Option<(SecurityHeaders, ValueLocation)>,
     /// The other origins that may read responses.
     pub cors: Option<Cors>,
-    /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
+    /// Whether browsers may keep files with a content hash in their name, and must revalidate others.
     pub caches_fingerprinted: bool,
     /// Paths that need a password; the first that matches counts.
     pub auth: Vec<AuthRule>,
     /// Paths that only clients with some addresses may request; the first that matches counts.
     pub access: Vec<AccessRule>,
-    /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
+    /// Whether the files `_redirects` and `_headers` of the document root have rules too. If so, these files are not
+    /// served.
     pub reads_files: bool,
 }
 
@@ -35,7 +36,7 @@ pub struct AccessRule {
     pub allow: Option<Vec<(IpAddr, u8)>>,
     /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -48,11 +49,11 @@ pub struct AuthRule {
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
-/// Only those of the document root.
+/// The default: only the rules files in the document root.
 impl Default for PathRules {
     fn default() -> PathRules {
         PathRules {

@@ -26,10 +26,10 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
 /// Bytes of the largest file with certificates, a key or secrets.
 const SECRET_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the `kind` of file in this `form` at `path`. Keys are not copied while they are read.
+/// Reads the `kind` of file in this `form` at `path`. No copy of a key is made while it is read.
 pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
     let shown = path.display();
-    // Without blocking: the path may be a FIFO.
+    // Opened without blocking, because the path may be a FIFO.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied if fs::metadata(path).is_ok() => {
             let remedy = "run as root, which reads it and then drops its privileges, or allow this user to read it";
@@ -254,7 +254,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     }
     // The server creates the socket's directory, and none above it.
     let above = path.parent().and_then(Path::parent).filter(|above| !above.as_os_str().is_empty());
-    // One that this user cannot reach may be there for the user that starts the server.
+    // A directory that this user cannot reach may exist for the user that starts the server.
     let is_missing = |above: &&Path| match fs::metadata(above) {
         Ok(metadata) => !metadata.is_dir(),
         Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
@@ -336,7 +336,7 @@ mod tests {
         fs::remove_file(&log).expect("ours");
         symlink("elsewhere", &log).expect("linked");
         check(0o700, "is a symbolic link");
-        // Devices and pipes are logs as files are.
+        // Devices and pipes can be logs too.
         assert!(check_log_file(Path::new("/dev/null")).is_ok());
     }
 }

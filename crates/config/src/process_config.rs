@@ -76,7 +76,7 @@ mod tests {
         })
     }
 
-    /// Which of `PROCESSES` a reload of `after` replaces.
+    /// Whether a reload of `after` replaces each of `PROCESSES`.
     fn replaced(before: &Config, after: &Config) -> [bool; 3] {
         [
             after.needs_new_process(before).is_some(),
@@ -85,7 +85,7 @@ mod tests {
         ]
     }
 
-    /// Which of `PROCESSES` the row of `key` has an effect on.
+    /// Whether the row of `key` affects each of `PROCESSES`.
     fn effects(key: &Key) -> [bool; 3] {
         [key.server.is_some(), key.agent.is_some(), key.keeper.is_some()]
     }
@@ -106,8 +106,8 @@ mod tests {
         }
     }
 
-    /// Which of `PROCESSES` a change of `key` may replace: those of its row, of the keys that it is a part of, and of
-    /// the keys that are a part of it.
+    /// Whether a change of `key` may replace each of `PROCESSES`, according to the rows of the key, of the keys that
+    /// contain it, and of the keys that it contains.
     fn allowed(section: Section, key: &Key) -> [bool; 3] {
         let above = keys_with(section).iter().filter_map(|(section, name)| section.key(name));
         let is_below = |section: Section| {
@@ -118,7 +118,7 @@ mod tests {
         rows.fold([false; 3], |all, one| std::array::from_fn(|index| all[index] || one[index]))
     }
 
-    /// What a key of `changes` is called.
+    /// The name of a key of `changes`.
     fn name(section: Section, key: &str) -> String {
         format!("{section:?} {key}")
     }

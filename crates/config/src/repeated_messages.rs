@@ -4,9 +4,9 @@ use crate::log::{log_error, log_warning};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Time between two messages about the same.
+/// Minimum time between two messages about a subject.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// Subjects that are remembered. Beyond it, those are forgotten about which something may be logged again.
+/// Subjects that are remembered. Above this number, subjects are forgotten whose next message may be logged.
 const SUBJECTS_MAX: usize = 1_024;
 
 /// When the next message of a kind is logged, and how many were left out since the last one.
@@ -56,7 +56,7 @@ impl LimitedLog {
 
     fn admit(&mut self, subject: &str, message: &str, now: Instant) -> Option<String> {
         if self.by_subject.len() >= SUBJECTS_MAX {
-            // Their suppressed messages are not reported: they have been quiet since.
+            // Suppressed messages of these subjects are not reported: the subjects have been quiet since.
             self.by_subject.retain(|_, limit| limit.next_at.is_some_and(|at| now < at));
         }
         let left_out_count = self.by_subject.entry(subject.to_owned()).or_default().admit(now)?;
@@ -89,7 +89,7 @@ pub struct VersionLog {
 #[derive(Debug, Default)]
 struct Versions {
     limit: LogLimit,
-    /// Those that were left out: the serial before the first one, and the last one.
+    /// The versions that were left out: the serial before the first one, and the last version.
     left_out: Option<(u32, VersionChange)>,
 }
 

@@ -19,10 +19,10 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them, in the order of their listeners.
+    /// All services, in listener order.
     pub const ALL: [Service; 5] = [Service::Http, Service::Https, Service::Dns, Service::Dot, Service::Metrics];
 
-    /// Its names: that of [`Service::name`], and that in messages.
+    /// The names of the service: for [`Service::name`], and for messages.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Service::Http => ("http", "HTTP"),

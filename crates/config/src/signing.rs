@@ -22,7 +22,7 @@ pub struct SignedZone {
     /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
     /// still expects them.
     pub is_leaving: bool,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -92,9 +92,9 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
 pub struct Signing {
     /// The algorithm of new keys.
     pub algorithm: SigningAlgorithm,
-    /// The keys that there are.
+    /// The key layout: a CSK, or a KSK and a ZSK.
     pub keys: ZoneKeyLayout,
-    /// Whether NSEC3 records prove that a name does not exist, and not NSEC records.
+    /// Whether NSEC3 records, instead of NSEC records, prove that a name does not exist.
     pub nsec3: bool,
     /// The serial of a signed version.
     pub serial: SignedSerial,
@@ -149,10 +149,10 @@ pub enum SigningAlgorithm {
 /// A zone's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZoneKeyLayout {
-    /// One key signs everything.
+    /// A single key signs everything (CSK).
     #[default]
     Csk,
-    /// One key signs the keys, and one the other records.
+    /// A KSK signs the keys, and a ZSK signs the other records.
     KskZsk,
 }
 
@@ -164,7 +164,7 @@ pub enum SignedSerial {
     /// The zone file's serial if it is later than the last one, otherwise the last one plus one.
     #[default]
     Increment,
-    /// The date, and two digits.
+    /// The date, followed by two digits.
     Date,
     /// Seconds since 1970.
     UnixTime,

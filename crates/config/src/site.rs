@@ -54,7 +54,7 @@ pub struct SiteOptions {
 pub struct DohPath {
     /// The path.
     pub path: String,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -67,7 +67,7 @@ pub struct Hsts {
     pub subdomains: bool,
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 

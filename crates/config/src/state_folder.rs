@@ -18,8 +18,7 @@ pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one wi
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Config {
-    /// The state folder: that of the argument `--state`, of the configuration, of the service manager, or the default
-    /// one of root.
+    /// The state folder: from the argument `--state`, the configuration or the service manager, or root's default.
     pub fn state_folder(&self, argument: Option<&Path>) -> Option<PathBuf> {
         let of_service_manager =
             || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -60,7 +59,7 @@ impl Config {
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
     }
 
-    /// The functions that need a state folder.
+    /// The enabled functions that need a state folder.
     pub fn without_state(&self) -> String {
         let effects = [
             (!self.signed_zones.is_empty(), "zones with `dnssec` are not signed"),
@@ -74,7 +73,7 @@ impl Config {
         effects.join(", ")
     }
 
-    /// Whether there is something in the state folder, or may be from before.
+    /// Whether the state folder has content, or may have content from an earlier configuration.
     pub fn uses_state_folder(&self) -> bool {
         self.state.is_some() || self.needs_agent()
     }

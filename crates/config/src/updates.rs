@@ -1,4 +1,4 @@
-//! Which keys may change which records of a zone by dynamic update (RFC 2136).
+//! The keys that may change records of a zone by dynamic update (RFC 2136).
 
 use crate::domain_name::DomainName;
 
@@ -84,7 +84,7 @@ impl NamePattern {
         }
     }
 
-    /// Whether the pattern is for the name with these labels before those of the zone.
+    /// Whether the pattern matches the name with these labels in front of the zone name.
     pub fn matches(&self, labels: &[&[u8]]) -> bool {
         let is_same = |(pattern, label): (&PatternLabel, &&[u8])| match pattern {
             PatternLabel::Exact(exact) => exact.as_bytes().eq_ignore_ascii_case(label),

@@ -23,11 +23,11 @@ pub struct Zone {
     pub file: PathBuf,
     /// The position of the file in the configuration.
     pub location: ValueLocation,
-    /// Which process or person writes the file.
+    /// The process or person that writes the file.
     pub origin: ZoneOrigin,
 }
 
-/// Where the content of a zone comes from.
+/// The origin of a zone's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneOrigin {
     /// The operator writes the file.
@@ -37,19 +37,20 @@ pub enum ZoneOrigin {
     Primaries,
     /// The agent writes the file, which is the signed version of the operator's file.
     Signer,
-    /// The agent writes a catalog's file, as with primaries. Only servers that may transfer it get answers from it.
+    /// The agent writes the file of a catalog, as for a zone with primaries. Only servers that may transfer it get
+    /// answers from it.
     Catalog,
-    /// The same with this server's zones.
+    /// The agent writes the file of a catalog that lists this server's zones.
     ProducedCatalog,
 }
 
 impl ZoneOrigin {
-    /// Whether the records are none of the operator.
+    /// Whether the records come from elsewhere than the operator's file.
     pub fn is_agent(self) -> bool {
         matches!(self, ZoneOrigin::Primaries) || self.is_catalog()
     }
 
-    /// Whether it is a catalog.
+    /// Whether the zone is a catalog.
     pub fn is_catalog(self) -> bool {
         matches!(self, ZoneOrigin::Catalog | ZoneOrigin::ProducedCatalog)
     }
@@ -62,7 +63,7 @@ pub struct SecondaryZone {
     pub apex: DomainName,
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
-    /// Their position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -77,10 +78,10 @@ pub fn journal_file(apex: &DomainName) -> PathBuf {
     Path::new(JOURNALS).join(format!("{}.journal", zone_file_name(apex)))
 }
 
-/// The folder with what dynamic updates have made of zones, below the state folder.
+/// The folder with the results of dynamic updates, below the state folder.
 pub const UPDATES: &str = "updates";
 
-/// The file with what dynamic updates have made of the zone at `apex`, below the state folder.
+/// The file with the results of dynamic updates for the zone at `apex`, below the state folder.
 pub fn update_file(apex: &DomainName) -> PathBuf {
     Path::new(UPDATES).join(format!("{}.update", zone_file_name(apex)))
 }
@@ -90,13 +91,13 @@ pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
     Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(apex)))
 }
 
-/// Bytes of the longest name of a zone in names of files: 255 without the longest extension and the start of the name
-/// of a file that is being written.
+/// Maximum length of a zone name in a file name: 255 bytes minus the longest extension, and minus the prefix of a file
+/// that is being written.
 const FILE_NAME_BYTES_MAX: usize = 255 - ".new-".len() - ".journal".len();
 
-/// The name of a zone in names of files of the state folder. Different zones have different ones.
+/// A zone's name in file names of the state folder. Different zones have different ones.
 pub fn zone_file_name(apex: &DomainName) -> String {
-    // Names of zones have no `%`. They may have slashes (RFC 2317 §4).
+    // Names of zones have no `%`. Zone names may contain slashes (RFC 2317 §4).
     let mut name = match apex.as_str() {
         "." => "%2E".to_owned(),
         name => name.replace('/', "%2F"),
@@ -196,7 +197,7 @@ impl ZoneFolder {
         Diagnostic::error(self.location.clone(), Problem::new(message, remedy))
     }
 
-    /// Lists the zones. One that is in `own_zones`, those of sections `[domain."NAME"]`, is not one of the folder.
+    /// Lists the zones. A zone in `own_zones`, which have sections `[domain."NAME"]`, does not belong to the folder.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be listed.

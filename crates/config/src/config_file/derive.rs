@@ -11,7 +11,7 @@ use crate::similar::most_similar;
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its
-    /// certificate needs. By default a domain with an automatic certificate has all kinds that tell nothing new.
+    /// certificate needs. By default, a domain with an automatic certificate has all kinds that reveal nothing new.
     pub(super) fn read_derive(
         &mut self,
         [entry, mta_sts]: [Option<Entry<'_, '_>>; 2],
@@ -257,7 +257,7 @@ mod tests {
     fn owner_of_https_has_the_port_unless_it_is_the_default_one() {
         let text = format!("{HTTPS}{ACME}{DOMAIN}derive = [\"https\"]\n");
         assert_eq!(derived(&text.replace(":443", ":8443")), ["example.com https _8443._https.example.com"]);
-        // The kernel chooses it, so it is not known beforehand.
+        // The kernel chooses the port, so it is not known beforehand.
         assert!(
             config(&text.replace(":443", ":0").replace("derive", "#"))
                 .derived_rrsets()

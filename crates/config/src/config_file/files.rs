@@ -17,7 +17,7 @@ impl ConfigBuilder<'_, '_> {
         for (offset, name) in self.reader.strings(entry) {
             if !is_file_name(name) {
                 let remedy = format!("write {}", entry.example);
-                self.error(offset, format!("`{name}` is not the name of a file"), remedy);
+                self.error(offset, format!("`{name}` is not a file name"), remedy);
             } else if names.len() == INDEX_COUNT_MAX {
                 self.error(offset, format!("`index` has more than {INDEX_COUNT_MAX} names"), "remove some");
                 break;

@@ -263,7 +263,7 @@ fn number_out_of_range_is_an_error() {
 #[test]
 fn limits_accept_min_and_max_and_nothing_beyond() {
     for limit in LIMITS {
-        // The limit of the target must be less than that of the head.
+        // The target limit must be less than the head limit.
         let other = match limit.key {
             "http_target_bytes_max" => "http_head_bytes_max = 1048576\n",
             "http_head_bytes_max" => "http_target_bytes_max = 256\n",
@@ -553,7 +553,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
         .map(|keys| config(&format!("{keys}\n[https]\nlisten = [\"127.0.0.1:0\"]\n{files}")));
     assert_eq!([&default, &keeper, &in_process].map(Config::has_keeper), [true, true, false]);
     assert_eq!(default.needs_new_process(&in_process).unwrap(), "`keys` has changed");
-    // The self-signed certificate for this machine needs none.
+    // The self-signed certificate for this machine needs no files.
     assert!(!Config { has_self_signed_certificate: true, ..Config::default() }.has_keeper());
 }
 

@@ -44,7 +44,7 @@ impl ConfigBuilder<'_, '_> {
         let key = key.map(|entry| self.read_key_use(entry));
         let names = names.map(|entry| self.read_update_names(entry, apex));
         let types = types.map(|entry| self.read_update_types(entry));
-        // By an omission, more would be allowed than is meant.
+        // An omission would allow more than the operator intends.
         let missing = [("key", key.is_none()), ("names", names.is_none()), ("types", types.is_none())];
         for (name, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
             self.missing(item, &format!("`{name}` missing"));
