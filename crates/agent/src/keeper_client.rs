@@ -157,7 +157,7 @@ impl KeeperClient {
 
     fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         match self.exchange(request)? {
-            ZoneKeyAnswer::Refused(reason) => Err(format!("the keeper of private keys refuses: {reason}")),
+            ZoneKeyAnswer::Refused(reason) => Err(format!("the keeper refuses: {reason}")),
             answer => Ok(answer),
         }
     }
@@ -177,7 +177,7 @@ impl KeeperClient {
             *place = Stream::Connected(next);
         }
         let Stream::Connected(stream) = &mut *place else {
-            return Err("the keeper of private keys does not run".to_owned());
+            return Err("the keeper does not run".to_owned());
         };
         let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
@@ -188,14 +188,14 @@ impl KeeperClient {
                 if self.next_stream().is_none() {
                     self.lost.notify_one();
                 }
-                Err(format!("the keeper of private keys does not answer: {error}"))
+                Err(format!("the keeper does not answer: {error}"))
             }
         }
     }
 }
 
 fn unexpected() -> String {
-    "the keeper of private keys sent an unexpected answer".to_owned()
+    "the keeper sent an unexpected answer".to_owned()
 }
 
 /// Makes the keeper sign for a zone.
@@ -260,7 +260,7 @@ mod tests {
             client.ask(&list).expect_err("lost");
         }
         let never = KeeperClient::waiting_for(Duration::ZERO);
-        assert_eq!(never.ask(&list).expect_err("none"), "the keeper of private keys does not run");
+        assert_eq!(never.ask(&list).expect_err("none"), "the keeper does not run");
     }
 
     #[test]

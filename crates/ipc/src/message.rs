@@ -251,7 +251,7 @@ pub struct Supervision {
     /// The agent.
     #[serde(default)]
     pub agent: ProcessSupervision,
-    /// The keeper of private keys.
+    /// The keeper, which holds the private keys.
     #[serde(default)]
     pub keeper: KeeperSupervision,
 }

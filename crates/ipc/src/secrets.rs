@@ -3,8 +3,8 @@
 //! [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the good versions of certificates, for the next server
 //! process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
-//! With a keeper of private keys, the certificates go from the supervisor to it with their keys, and from it without
-//! them to the server process. It also gives the supervisor the keys, for the next keeper
+//! With a keeper, the supervisor sends it the certificates with their keys, and the keeper passes them on to the server
+//! process without the keys. It also gives the supervisor the keys, for the next keeper
 //! ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
 //!
 //! Copies in memory are erased after use.

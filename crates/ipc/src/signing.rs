@@ -1,5 +1,5 @@
-//! The requests of a server process's worker to the keeper of private keys, and the answers: fixed messages over a
-//! socket pair for each worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
+//! The requests of a server process's worker to the keeper, and the answers: fixed messages over a socket pair for each
+//! worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
 //!
 //! Both have a header of 8 bytes: the version, the result (0 in a request), the signature scheme of TLS (0 in an
 //! answer), and a number that the answer repeats. In a request, the ID of the key and the input to sign follow; in an

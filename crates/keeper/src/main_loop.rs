@@ -139,7 +139,7 @@ impl MainLoop {
                 self.unserved.push(socket);
                 if !self.is_without_thread {
                     let error = error_text(&error);
-                    log_error(&format!("the keeper of private keys cannot start a thread: {error}; trying again"));
+                    log_error(&format!("the keeper cannot start a thread: {error}; retrying"));
                 }
                 self.is_without_thread = true;
                 return;

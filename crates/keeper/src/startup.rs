@@ -25,7 +25,7 @@ pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
     match try_run(source, state) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log_error(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
+            log_error(&format!("the keeper cannot run: {}", error_text(&error)));
             Exit::Failure
         }
     }

@@ -155,8 +155,8 @@ pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the keeper of private keys, which has only the sockets and the memory that it is given, and reads and
-/// writes no file but those of the directory `keys`.
+/// Restricts the keeper, which has only the sockets and the memory that it is given, and reads and writes only files in
+/// the directory `keys`.
 ///
 /// # Errors
 /// Returns an error if a layer failed. The process must exit, since other layers may apply.

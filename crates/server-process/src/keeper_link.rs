@@ -1,5 +1,5 @@
-//! Asks the keeper of private keys for the signatures of handshakes. A worker that asks waits for the answer, but not
-//! twice for a keeper that does not answer: its handshakes wait then, and the worker serves its other connections.
+//! Asks the keeper for handshake signatures. A worker that asks waits for the answer, but not twice for a keeper that
+//! does not answer: its handshakes wait then, and the worker serves its other connections.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Answers to earlier requests that are skipped.
 const LATE_ANSWERS_MAX: u32 = 8;
-const NO_KEEPER: SignError = SignError::Unavailable("there is no keeper of private keys");
-const NO_ANSWER: SignError = SignError::Unavailable("the keeper of private keys does not answer");
-const REFUSED: SignError = SignError::Refused("the keeper of private keys refuses to sign");
-const MALFORMED: SignError = SignError::Refused("the answer of the keeper of private keys is malformed");
-const TOO_LONG: SignError = SignError::Refused("the input is too long for the keeper of private keys");
+const NO_KEEPER: SignError = SignError::Unavailable("no keeper runs");
+const NO_ANSWER: SignError = SignError::Unavailable("the keeper does not answer");
+const REFUSED: SignError = SignError::Refused("the keeper refuses to sign");
+const MALFORMED: SignError = SignError::Refused("the keeper's answer is malformed");
+const TOO_LONG: SignError = SignError::Refused("the input is too long for the keeper");
 
 /// The sockets to the keeper, as many as there are workers, so that none waits for another one.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl KeeperLink {
         let socket = |descriptor| match RequestSocket::from_fd(descriptor) {
             Ok(socket) => Some(Mutex::new(Socket { socket, last_number: 0, peer: Peer::Answers })),
             Err(error) => {
-                log_error(&format!("cannot use a socket to the keeper of private keys: {}", error_text(&error)));
+                log_error(&format!("cannot use a socket to the keeper: {}", error_text(&error)));
                 None
             }
         };

@@ -12,7 +12,7 @@ use std::io;
 
 /// A log's mode: others may not read it.
 pub(crate) const MODE: u32 = 0o640;
-/// Of files that are compressed.
+/// The suffix of compressed files.
 const SUFFIX: &str = ".gz";
 
 /// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if the log was
@@ -27,7 +27,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
     for number in (1..=keep).rev() {
         for suffix in ["", SUFFIX] {
             let from = numbered(name, number, suffix);
-            // Most of them do not exist.
+            // Most of these files do not exist.
             let _ = if number == keep {
                 directory.remove(&from)
             } else {
@@ -47,7 +47,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;
-    // Nothing that is there is overwritten.
+    // No existing file is overwritten.
     let target = directory.create_new(&compressed, MODE)?;
     let mut encoder = GzEncoder::new(target, Compression::default());
     let result = io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish()?.sync_all());
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The names of files, and their contents, those of links in parentheses.
+    /// The names of the files with their contents; targets of links are in parentheses.
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
         let mut names: Vec<String> = entries

@@ -33,7 +33,7 @@ impl Role for ServerProcess {
 }
 
 impl ServerProcess {
-    /// One that is about to be started.
+    /// A process that is about to be started.
     pub(super) fn new(generation: u64) -> ServerProcess {
         let (phase, phase_since, ready_at) = (Phase::Starting, Instant::now(), SystemTime::now());
         ServerProcess { generation, phase, phase_since, ready_at }
@@ -70,9 +70,9 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood,
-    /// such as one of another version, is aborted unless it drains; the event is then the reason, for the client that
-    /// has requested its start.
+    /// The next event of the process with its descriptors; `None` if none has arrived. A process whose messages are not
+    /// understood, for example another version, is aborted unless it drains. The event is then the reason, for the
+    /// client that has requested the start.
     pub(super) fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         let problem = match self.receive() {
             Ok(event) => return event,
@@ -96,7 +96,7 @@ impl Process {
         self.abort_after(sent);
     }
 
-    /// Sends the messages for which the process had no room.
+    /// Sends the queued messages.
     pub(super) fn flush(&mut self) {
         let sent = self.connection.flush();
         self.abort_after(sent);
@@ -111,8 +111,7 @@ impl Process {
         self.terminate(Termination::abort);
     }
 
-    /// Sends the messages for which the process had no room, and waits until it has room; an error if it has none at
-    /// `deadline`.
+    /// Sends the queued messages, and waits until the process can receive them; fails if it cannot at `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
@@ -135,7 +134,7 @@ impl Process {
         true
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if
+    /// The deadline for requests in progress, `limit` after the process began to drain; `None` without a limit, or if
     /// it does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase() == Phase::Draining && !self.termination.is_killed();

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-/// The running program, even if another one has its path now.
+/// The running program, even if its path now leads to another.
 pub(super) const RUNNING: &str = "/proc/self/exe";
 
 /// The path of this program as it was started. A link that has been changed to a new version leads to that.

@@ -45,7 +45,7 @@ pub(super) fn install_for_agent() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_agent())
 }
 
-/// Installs the filters of the keeper of private keys. `has_files`: it has keys in files.
+/// Installs the keeper's filters. `has_files`: it has keys in files.
 pub(super) fn install_for_keeper(has_files: bool) -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_keeper(has_files))
 }

@@ -1,5 +1,5 @@
-//! The keeper of private keys: handshakes of the whole program, ends of its processes, and a client that lies to the
-//! keeper.
+//! The keeper, which holds the private keys: handshakes of the whole program, exits of its processes, and a client that
+//! lies to the keeper.
 
 mod lies;
 mod memory;
@@ -75,7 +75,7 @@ fn keeper(server: &TestServer) -> u32 {
 fn count(directory: &TestDirectory, name: &str) -> u64 {
     let status = directory.control("status").text();
     let line =
-        status.lines().find(|line| line.starts_with("keeper of private keys")).unwrap_or_else(|| panic!("{status}"));
+        status.lines().find(|line| line.starts_with("keeper ")).unwrap_or_else(|| panic!("{status}"));
     let found = line.split("; ").find_map(|part| part.strip_prefix(name)?.strip_prefix(": "));
     found.map_or(0, |number| number.parse().expect("a number"))
 }

@@ -8,7 +8,7 @@ use sanderling_ipc::agent::{AgentReport, CertificateReport, FailingNameReport, S
 use sanderling_os::clock::unix_seconds;
 
 impl Supervisor {
-    /// Answers with the state of all certificates, or of that of one domain.
+    /// Answers with the state of all certificates, or of one domain's certificate.
     pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
         let Some(report) = &self.agent.report else {
             let reason = match (self.active.config.requests_certificates(), self.agent.problem()) {

@@ -33,7 +33,7 @@ pub(super) struct LogFiles([LogFile; LogKind::ALL.len()]);
 struct LogFile {
     kind: LogKind,
     state: State,
-    /// When the log is checked next; `None` if nothing can become due.
+    /// The time of the next check; `None` if nothing can become due.
     next_check: Option<Instant>,
     /// Compresses an earlier file.
     compression: Option<JoinHandle<()>>,
@@ -43,12 +43,12 @@ struct LogFile {
 enum State {
     #[default]
     None,
-    /// It is a regular file. Its first line, or its last one when it was opened, is of this day since 1970. `rotation`
-    /// is `None` if another program rotates it, or rotating it has failed.
+    /// The target is a regular file. The first line, or the last line when the file was opened, was written on this day
+    /// since 1970. `rotation` is `None` if another program rotates it, or rotating it has failed.
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
-    /// It is another target.
+    /// The target is not a regular file.
     Open,
-    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a removed
+    /// The target could not be written or opened, for the reason in `problem`. `was_removed`: lines go to a removed
     /// file.
     Failed { problem: Option<String>, was_removed: bool },
 }
@@ -76,7 +76,7 @@ impl LogFiles {
         self.0.iter().filter(|log_file| log_file.kind != LogKind::Dnstap).find_map(LogFile::problem)
     }
 
-    /// As [`LogFiles::problem`], of all logs.
+    /// The problems of all logs, as in [`LogFiles::problem`].
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         self.0.iter().filter_map(LogFile::problem)
     }
@@ -119,7 +119,7 @@ impl LogFile {
         }
     }
 
-    /// Whether the file was removed, perhaps with its directory. One that was renamed is still there.
+    /// Whether the file was removed, perhaps with its directory. A renamed file still exists.
     fn was_removed(&self) -> bool {
         match &self.state {
             State::File { file, .. } => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
@@ -176,7 +176,7 @@ impl LogFile {
         rotated.is_ok()
     }
 
-    /// How to rotate the log now, if it must be.
+    /// The rotation that is due now, if any.
     fn is_due(&mut self) -> Option<Rotation> {
         let State::File { file, rotation: Some(rotation), first_day } = &mut self.state else { return None };
         if self.compression.as_ref().is_some_and(|thread| !thread.is_finished()) {

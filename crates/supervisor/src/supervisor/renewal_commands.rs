@@ -1,6 +1,7 @@
 //! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! separate process that waits for it (`internal-on-renew`). They have this process's privileges, so a message of the
-//! agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
+//! separate process that waits for it (`internal-on-renew`). The commands have this process's privileges, so a message
+//! from the agent is not enough to start one: the chain must have changed, and a command runs at most once in
+//! `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};
@@ -23,11 +24,11 @@ const PROCESS_NAME: &str = "sanderling: on_renew";
 pub(super) struct RenewalCommands {
     waiting: VecDeque<String>,
     running: Option<ProcessHandle>,
-    /// The certificates that commands were run for, by their domains; `None` until those at the start were read.
+    /// The certificates that commands were run for, by domain; `None` until the certificates at startup were read.
     known: Option<HashMap<String, Known>>,
 }
 
-/// The certificate of a domain that its command was run for last, or that was there at the start.
+/// The certificate that a domain's command was last run for, or that existed at startup.
 #[derive(Debug, Default)]
 struct Known {
     chain: Vec<u8>,
@@ -66,7 +67,7 @@ impl RenewalCommands {
         self.waiting.remove(index)
     }
 
-    /// Whether the domain's command was run for this chain, or the chain was there at the start.
+    /// Whether the domain's command was run for this chain, or the chain existed at startup.
     fn is_known(&self, domain: &str, chain: &[u8]) -> bool {
         self.known.as_ref().and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain)
     }
@@ -76,7 +77,7 @@ impl RenewalCommands {
         self.known.get_or_insert_default().insert(domain.to_owned(), Known { chain, run_at: Some(run_at) });
     }
 
-    /// The command could not be run for the certificate that is there now.
+    /// The command could not be run for the current certificate.
     fn set_failed(&mut self, domain: String, failed_at: Instant) {
         self.known.get_or_insert_default().entry(domain).or_default().run_at = Some(failed_at);
     }
@@ -103,7 +104,7 @@ impl Supervisor {
                 Ok(process) => self.renewal_commands.running = process,
                 Err(error) => {
                     log_error(&format!("cannot run `on_renew` of {domain}: {}", error_text(&error)));
-                    // As often as the agent says that there is another one.
+                    // The agent may report another certificate at any rate.
                     self.renewal_commands.set_failed(domain, now);
                 }
             }
@@ -115,7 +116,7 @@ impl Supervisor {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
     }
 
-    /// Reads the certificates that are there before any agent runs.
+    /// Reads the existing certificates before any agent runs.
     fn read_known_certificates(&mut self) {
         if self.renewal_commands.known.is_some() {
             return;
@@ -173,7 +174,7 @@ mod tests {
         commands.set_run("a.test", b"first".to_vec(), now);
         assert!(commands.is_known("a.test", b"first"));
         assert!(!commands.is_known("a.test", b"second") && !commands.is_known("b.test", b"first"));
-        // It is tried again for the chain for which it could not be run.
+        // The command is retried for the chain for which it could not be run.
         commands.set_failed("a.test".to_owned(), now);
         assert!(!commands.is_known("a.test", b"second"));
     }

@@ -1,5 +1,5 @@
-//! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
-//! replaces, or from a server process without a supervisor.
+//! The startup of the supervisor, which binds its sockets, or inherits them from a service manager, the program that it
+//! replaces, or a server process without a supervisor.
 
 use super::agent::Agent;
 use super::agent::state_problem;
@@ -83,7 +83,7 @@ fn adopt_instead() -> io::Error {
 /// The remedy without a control socket.
 const WITHOUT_CONTROL: &str = "the server runs without it; use SIGHUP, SIGUSR2 and SIGTERM";
 
-/// Why the supervisor does not start.
+/// The reason why the supervisor does not start.
 enum StartupError {
     BadConfiguration(Vec<Diagnostic>),
     Failure(String),
@@ -113,13 +113,14 @@ fn start(
     let text = source.read().map_err(StartupError::BadConfiguration)?;
     let config = source.parse(&text).map_err(StartupError::BadConfiguration)?;
     if let ConfigSource::Flags(_) = source {
-        // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each other.
+        // The operator has just typed the paths. The paths in a file may belong to many domains, which must not affect
+        // each other.
         let problems = config.path_problems();
         if !problems.is_empty() {
             return Err(StartupError::BadConfiguration(problems));
         }
     }
-    // Before any file is created that would belong to root or to the user `nobody`.
+    // Checked before any file is created that would belong to root or to the user `nobody`.
     if let Some(problem) = shared_user_problem(&config) {
         return Err(StartupError::BadConfiguration(vec![problem]));
     }
@@ -156,7 +157,7 @@ fn start(
     }
     let (existing, _) = inherited.listeners.restored(&config);
     let listeners = Listeners::bind(&config, &existing).map_err(|error| {
-        // One that was adopted still belongs to the server process.
+        // An adopted control socket still belongs to the server process.
         if let (Some(control), true) = (inherited.control.take(), inherited.processes.is_empty()) {
             control.remove();
         }
@@ -219,8 +220,8 @@ fn expected_user(config: &Config) -> io::Result<u32> {
     Ok(user.map_or(own, |user| user.uid))
 }
 
-/// Takes over all descriptors of the process that answers at the control socket. It has been without a supervisor, and
-/// may run foreign code: which process it is, the kernel says.
+/// Takes over all descriptors of the process that answers at the control socket. That process has been without a
+/// supervisor, and may run foreign code, so the kernel identifies it.
 ///
 /// # Errors
 /// Returns an error if the process is a supervisor, does not answer, or belongs to another user than `uid`.
@@ -335,7 +336,7 @@ fn resume(
             PendingCommand::Zone(command) => supervisor.enqueue(QueuedRequest::Zone(requester, command)),
         }
     }
-    // From now on this supervisor rotates it.
+    // From now on, this supervisor rotates the log.
     supervisor.pass_logs();
     supervisor.notify(&[State::Ready]);
     Ok(supervisor)

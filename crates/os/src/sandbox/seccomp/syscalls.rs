@@ -185,8 +185,8 @@ fn of_this_process() -> Rules {
     rules
 }
 
-/// The calls that the keeper of private keys may make; all others fail. There is no new socket, and no file unless
-/// `has_files`.
+/// The calls that the keeper, which holds the private keys, may make; all others fail. There is no new socket, and no
+/// file unless `has_files`.
 pub(super) fn allowed_to_keeper(has_files: bool) -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED_TO_KEEPER));
