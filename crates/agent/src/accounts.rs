@@ -29,7 +29,7 @@ struct Entry {
 #[derive(Default)]
 struct Registration {
     account: Option<Account>,
-    /// Its credentials, while they could not be stored: it is not registered again.
+    /// The account's credentials, while they cannot be stored: the account is not registered again.
     unstored: Option<Vec<u8>>,
     /// The last failure, and when it was: those that have waited for it get the same.
     failure: Option<(Instant, Failure)>,
@@ -142,8 +142,9 @@ impl Accounts {
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
-    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. It is
-    /// asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
+    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. The
+    /// agent finds out by updating the contacts, which the authority refuses for a deactivated account (RFC 8555
+    /// §7.3.6).
     pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
         let account = self.get(index, state).await.ok()?;
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();

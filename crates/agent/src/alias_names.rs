@@ -1,4 +1,4 @@
-//! Which names the zone files have as targets of `ALIAS`, as the server process and the signer have read them.
+//! The `ALIAS` targets of the zone files, as the server process and the signer have read them.
 
 use sanderling_config::DomainName;
 use sanderling_ipc::agent::ServedZones;
@@ -48,7 +48,7 @@ impl AliasNames {
         self.notify();
     }
 
-    /// These zones are served. Those that are signed are skipped: their signed versions have no `ALIAS`.
+    /// These zones are served. Signed zones are skipped: their signed versions contain no `ALIAS`.
     pub(crate) fn set_served(&self, served: &ServedZones, is_signed: impl Fn(&DomainName) -> bool) {
         let named = served.zones.iter().filter_map(|zone| Some((DomainName::parse(&zone.name).ok()?, zone)));
         let named: BTreeMap<DomainName, Vec<String>> =

@@ -1,5 +1,5 @@
 //! The members of catalogs (RFC 9432): decides, from the current members of the catalogs and their earlier ones, which
-//! zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
+//! zones are added, removed, reset, or handed from one catalog to another. This module does no I/O.
 
 use sanderling_config::{DomainName, MemberRefusal};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) struct Member {
 /// The zones that catalogs have brought, by their names.
 pub(crate) type Members = BTreeMap<DomainName, Member>;
 
-/// Why a zone that a catalog lists is ignored (RFC 9432 §5.2).
+/// A zone that a catalog lists but that is ignored, and the cause (RFC 9432 §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clash {
     pub(crate) catalog: DomainName,
@@ -40,7 +40,7 @@ pub(crate) struct Clash {
     pub(crate) cause: ClashCause,
 }
 
-/// Why it is ignored.
+/// The reason why the zone is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClashCause {
     /// This server has it by its configuration.
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn refused_zone_is_ignored_and_dropped_and_the_other_zones_are_taken() {
         check(&[(["a 1, n.own 2", ""], "a:c/1", ""), (["a 1, n.own 2", "n.own 3"], "a:c/1 n.own:d/3", "")]);
-        // It does not change over to a catalog that must not bring it, and one that was taken before is dropped.
+        // A zone does not move to a catalog that must not list it, and is dropped if it was accepted before.
         check(&[(["n.own 2", "n.own 3 > c"], "n.own:d/3", "")]);
         let member = Member { catalog: name("c"), label: "2".to_owned(), groups: Vec::new() };
         let outcome = reconcile(&[(name("n.own"), member)].into(), &[(name("c"), None)].into(), refusal);

@@ -1,7 +1,7 @@
-//! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they
-//! have removed, and lists them for the server process.
+//! Catalogs (RFC 9432) of other servers: starts a task for each zone that they list, ends the tasks of zones that they
+//! have removed, and lists the zones for the server process.
 //!
-//! One task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
+//! A task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
 //! that it needs after a restart is in the state folder: the list of the zones, with a separate list of zones whose
 //! files must still be removed.
 
@@ -101,7 +101,7 @@ impl Catalogs {
             catalogs.secondary.borrow_mut().insert(catalog.apex, handle);
         }
         for (zone, member) in &catalogs.members {
-            // Its state may be that of an earlier member.
+            // The stored state may belong to an earlier member.
             if !catalogs.dropped.contains(zone) && !catalogs.configured.contains(zone) {
                 catalogs.start(zone, member);
             }

@@ -55,7 +55,7 @@ pub(crate) struct Revocation {
 /// The consequences of a failed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
-    /// The same is ordered later.
+    /// The order is retried later, for the same names.
     Later,
     /// Some names have failed: the others are ordered without them.
     WithoutFailed,
@@ -66,9 +66,9 @@ pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
     /// The names of the configuration that it is not for.
     lacking: Vec<String>,
-    /// The certificate itself, without those of its issuers.
+    /// The certificate itself, without its issuers' certificates.
     pub(crate) certificate: Option<CertificateDer<'static>>,
-    /// Its name at the authority (RFC 9773 §4.1).
+    /// The certificate's identifier at the authority (RFC 9773 §4.1).
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The same, as if no order had failed.
+    /// This record, as if no order had failed.
     fn without_failures(self) -> Record {
         let Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, .. } = self;
         Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, ..Record::default() }
@@ -283,7 +283,7 @@ impl ManagedCertificate {
         self.record.authority % count.max(1)
     }
 
-    /// The same for an order of these names. After several failures, other authorities are tried.
+    /// The index of the authority for an order of these names. After several failures, other authorities are tried.
     pub(crate) fn authority_index_for(&self, names: &[String], count: usize) -> usize {
         let failures = names.iter().map(|name| self.record.failing.failure_count(name)).max().unwrap_or(0);
         (self.record.authority + (failures / FAILURES_PER_AUTHORITY) as usize) % count.max(1)
@@ -445,7 +445,8 @@ impl ManagedCertificate {
         state.write(&record_file(&self.name), &text).map_err(|error| error.to_string())
     }
 
-    /// Its state, as shown to the operator. An order in progress is at `authority`, and waits for what `progress` says.
+    /// The certificate's state, as shown to the operator. An order in progress is at `authority`, and waits for what
+    /// `progress` says.
     pub(crate) fn report(&self, authority: &str, progress: Option<&'static str>) -> CertificateReport {
         CertificateReport {
             name: self.name.clone(),

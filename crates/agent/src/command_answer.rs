@@ -3,7 +3,7 @@
 use sanderling_ipc::{Connection, Event, Message, Text};
 use std::cell::RefCell;
 
-/// The client of a command. It gets its answer when the last task that knows it has dropped it.
+/// The client of a command. The client gets its answer when the last task that refers to it has dropped it.
 pub(crate) struct CommandAnswer {
     client: RefCell<Option<Connection>>,
     is_success: std::cell::Cell<bool>,
@@ -28,7 +28,7 @@ impl CommandAnswer {
 
     fn send(&self, event: Event) {
         if let Some(client) = self.client.borrow_mut().as_mut() {
-            // It may have disconnected.
+            // The client may have disconnected.
             let _ = client.send(&Message::Event(event));
         }
     }

@@ -277,7 +277,7 @@ fn https_data(port: u16) -> String {
     }
 }
 
-/// That the account at the authority may have certificates, validated by `methods` (RFC 8657).
+/// The CAA RDATA that lets the account at the authority get certificates, validated by `methods` (RFC 8657).
 fn caa_data(authority: &CaaAuthority, methods: &str) -> String {
     let account = authority.account.as_ref().map_or(String::new(), |url| format!("; accounturi={url}"));
     format!("0 issue \"{}{account}; validationmethods={methods}\"", authority.name)

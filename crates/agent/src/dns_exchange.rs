@@ -1,4 +1,4 @@
-//! One query to another DNS server, and its reply: over UDP and, if it does not fit, over TCP.
+//! A query to another DNS server, and its reply: over UDP and, if the reply does not fit, over TCP.
 
 use crate::clock::{random_between, unix_s};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError, query};
@@ -15,21 +15,21 @@ pub(crate) const DNS_PORT: u16 = 53;
 pub(crate) const RCODE_NXDOMAIN: u8 = 3;
 /// Time for the reply to a question about records.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for a connection, and between two messages over it, except those of a transfer.
+/// Time to connect, and between two messages over the connection, except during a transfer.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
 /// Replies to other queries, or forged ones, that are read before the right one.
 const UNRELATED_REPLIES_MAX: usize = 100;
 
-/// Why a server has not answered as it should.
+/// The reason why a server has not given a usable answer.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
     /// The network has reported an error.
     Network(io::Error),
-    /// It has not answered in time.
+    /// The server has not answered in time.
     NoAnswer,
-    /// Its reply is not accepted.
+    /// The server's reply is not accepted.
     Reply(ReplyError),
 }
 

@@ -7,7 +7,7 @@ use sanderling_ipc::agent::FailingNameReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Such names, with the state of each.
+/// The failing names, with the state of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FailingNames(BTreeMap<String, FailingName>);
 
@@ -16,7 +16,7 @@ struct FailingName {
     /// Failed attempts in a row.
     failure_count: u32,
     last_error: String,
-    /// It is in no order before, and the delay that has led to it.
+    /// No order contains the name before this time; and the delay that led to it.
     not_before_unix_s: u64,
     delay_s: u64,
     /// The authority has not said which name it refuses: it may be another one.
@@ -118,7 +118,7 @@ mod tests {
         let (at, why) = failing.next_attempt().expect("one is later");
         assert!((55..=66).contains(&(at - unix_s())) && why.starts_with("attempt 2 for "), "{at} {why}");
         assert_eq!([failing.failure_count("a.test"), failing.failure_count("b.test")], [0, 3]);
-        // Those that may have nothing to do with it are tried one after the other.
+        // Names that may be unrelated to the failure are tried one after another.
         failing.0.values_mut().for_each(|one| one.not_before_unix_s = 0);
         assert_eq!(failing.ordered(&names), ["a.test", "b.test", "c.test"]);
         failing.retain(|name| name != "c.test");

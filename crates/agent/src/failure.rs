@@ -1,4 +1,4 @@
-//! Why a certificate was not issued, the remedy, and the time of the next attempt.
+//! The reason why a certificate was not issued, the remedy, and the time of the next attempt.
 
 use crate::clock::random_between;
 use crate::https_client::AnswerError;
@@ -16,8 +16,8 @@ const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
-/// How often an order in progress is checked, whatever the authority says: most are finished within seconds, and
-/// clients may wait for the certificate (RFC 8555 §7.4).
+/// Maximum time between two checks of an order in progress, whatever the authority says: most orders finish within
+/// seconds, and clients may wait for the certificate (RFC 8555 §7.4).
 const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
@@ -36,13 +36,13 @@ const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 pub(crate) enum Kind {
     /// The authority did not answer, or had an internal error.
     Unreachable,
-    /// It has not finished the order yet.
+    /// The authority has not finished the order yet.
     Processing,
-    /// It has refused.
+    /// The authority has refused.
     Refused,
-    /// It has refused to do this for the account, which may have been deactivated.
+    /// The authority has refused the account, which may have been deactivated.
     AccountRefused,
-    /// It has refused because of too many requests.
+    /// The authority has refused because of too many requests.
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
     NotReady,
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     State,
 }
 
-/// The request to an authority. The same error means different things in answer to different requests.
+/// The request to an authority. An error has different meanings in answer to different requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
     /// For its directory.
@@ -77,7 +77,7 @@ pub(crate) struct OrderedNames<'a> {
     pub(crate) names: &'a [String],
 }
 
-/// Why a certificate was not issued.
+/// The reason why a certificate was not issued.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
@@ -118,7 +118,7 @@ impl Failure {
         Failure { of_names, is_about_names: true, ..whole }
     }
 
-    /// That the authority refuses this name of an order.
+    /// The failure that the authority refuses this name of an order.
     fn of_name(problem: &Problem, ordered: OrderedNames<'_>, name: &str) -> Failure {
         let error = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX)).unwrap_or_default();
         let (kind, remedy) = meaning(error, Asked::Validation(ordered, name));
@@ -127,7 +127,7 @@ impl Failure {
         Failure { is_about_names: true, ..failure }
     }
 
-    /// The same, when the authority lets the server ask again after so many seconds.
+    /// This failure, with the number of seconds after which the authority lets the server retry.
     pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
         let of_names = self.of_names.into_iter().map(|(name, failure)| (name, failure.with_retry_after(retry_after_s)));
         Failure { retry_after_s, of_names: of_names.collect(), ..self }
@@ -200,7 +200,7 @@ impl Failure {
                     }
                     _ => "the server will retry",
                 };
-                // It does not have the requested object, such as an old order.
+                // The authority does not have the requested object, such as an old order.
                 let is_refusal = error.method == Method::POST && error.status.is_client_error();
                 let kind = if is_refusal { Kind::Refused } else { Kind::Unreachable };
                 Failure::new(kind, error.to_string(), remedy)
@@ -308,8 +308,8 @@ fn is_about_names(error: &str, asked: Asked<'_>) -> bool {
     matches!(asked, Asked::Validation(..)) || is_of_order && is_of_name
 }
 
-/// The names of the order that the problem is about: those of its subproblems (RFC 8555 §6.7.1), else those that its
-/// text has, if not all of them do.
+/// The names of the order that the problem is about: the names of its subproblems (RFC 8555 §6.7.1), else the names
+/// that its text mentions, unless it mentions all.
 fn failed_names(problem: &Problem, ordered: OrderedNames<'_>, is_about_names: bool) -> Vec<(String, Failure)> {
     let mut failed: Vec<(String, Failure)> = Vec::new();
     for subproblem in &problem.subproblems {

@@ -48,7 +48,7 @@ pub(crate) struct HttpsClient {
 }
 
 impl HttpsClient {
-    /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an
+    /// A client that trusts the roots in the file `root`, or the system's roots, and waits up to `timeout` for an
     /// answer.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     let text = headers.remove(RETRY_AFTER)?;
     let text = text.as_bytes().trim_ascii();
     let seconds = if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
-        // One with too many digits is as long as possible.
+        // A number with too many digits is the maximum.
         std::str::from_utf8(text).ok()?.parse().unwrap_or(u64::MAX)
     } else {
         HttpDate::parse_unix_s(text)?.saturating_sub(now_unix_s)
@@ -182,8 +182,8 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     Some(seconds)
 }
 
-/// Why there is no TLS connection, and the remedy. If the authority's certificate is not valid at this time, this
-/// machine's clock is wrong more often than the authority.
+/// The reason why the TLS connection failed, and the remedy. If the authority's certificate is not valid at this time,
+/// this machine's clock is wrong more often than the authority.
 fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     use rustls::CertificateError as Problem;
     let Some(rustls::Error::InvalidCertificate(problem)) = error.get_ref().and_then(|error| error.downcast_ref())
@@ -231,7 +231,7 @@ fn described(error: hyper::Error) -> BoxError {
 pub(crate) struct AnswerError {
     pub(crate) method: Method,
     pub(crate) status: StatusCode,
-    /// How it describes the error, if it does (RFC 8555 §6.7).
+    /// The authority's description of the error, if any (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
     /// The number of seconds after which the server may ask again, if the authority says it (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,

@@ -70,7 +70,7 @@ impl Journals {
                 let mut pending_bytes: usize = pending.values().map(Vec::len).sum();
                 let (mut foreign_count, mut too_long) = (0_usize, None);
                 for (name, content) in journals {
-                    // An empty one has that of a zone removed that the server has no more.
+                    // An empty journal removes the stored journal of a zone that the server no longer has.
                     let is_stored = |apex: &DomainName| content.is_empty() || has(apex);
                     let Some(apex) = DomainName::parse(&name).ok().filter(is_stored) else {
                         foreign_count = foreign_count.saturating_add(1);

@@ -119,8 +119,8 @@ impl KeeperClient {
         }
     }
 
-    /// A key of the zone that is not one of `known`: `preferred`, or another one that was made for nothing before a
-    /// crash, or a new one. It is on the disk.
+    /// A key of the zone that is not one of `known`: `preferred`, or a key that was made before a crash and never used,
+    /// or a new key. The key is on the disk.
     ///
     /// # Errors
     /// Returns the reason why no key was made.
@@ -140,7 +140,7 @@ impl KeeperClient {
         unused.map_or_else(made, Ok)
     }
 
-    /// Makes the keeper erase a private key of the zone. It no longer exists on the disk.
+    /// Makes the keeper erase a private key of the zone. The key no longer exists on the disk.
     ///
     /// # Errors
     /// Returns the reason why the key was not erased.
@@ -183,7 +183,7 @@ impl KeeperClient {
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                // A later answer would be mistaken for that of the next request.
+                // A late answer would be mistaken for the answer to the next request.
                 *place = Stream::missing(CONNECTION_TIME);
                 if self.next_stream().is_none() {
                     self.lost.notify_one();

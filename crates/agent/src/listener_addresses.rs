@@ -35,7 +35,7 @@ impl ListenerAddresses {
         has_changed
     }
 
-    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has those of the machine.
+    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has the machine's addresses.
     pub(crate) fn of(&self, config: &Config) -> Vec<IpAddr> {
         let listeners = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::ip);
         let mut addresses: Vec<IpAddr> = listeners
@@ -47,7 +47,7 @@ impl ListenerAddresses {
             .collect();
         addresses.sort_unstable();
         addresses.dedup();
-        // They are for a proxy on this machine, or for tests.
+        // Loopback addresses are for a proxy on this machine, or for tests.
         if addresses.iter().any(|address| !address.is_loopback()) {
             addresses.retain(|address| !address.is_loopback());
         }

@@ -543,7 +543,7 @@ impl MainLoop {
         let (certificates, zones) = (certificates.collect(), self.zones.report(self.aliases.reports()));
         let schedule = self.schedule.report(self.zones.tasks().into_iter());
         let report = AgentReport { certificates, zones, schedule };
-        // It takes time even if nothing has changed.
+        // A report takes time even if nothing has changed.
         self.next_report_at = now + REPORT_INTERVAL;
         if self.last_report.as_ref() != Some(&report) {
             if !self.orders.link.report(&report) {

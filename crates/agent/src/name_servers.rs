@@ -88,7 +88,7 @@ pub(crate) struct Lag {
 pub(crate) struct Unanswered {
     /// The servers that do not.
     pub(crate) lags: Vec<Lag>,
-    /// Why other servers, or their addresses, cannot be found.
+    /// The reasons why other servers, or their addresses, cannot be found.
     pub(crate) not_found: Vec<String>,
 }
 
@@ -121,8 +121,8 @@ impl NameServers {
     }
 
     /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most
-    /// `time_max`. One that does not answer at all is logged, and left out. So is the delegation of a name to other
-    /// servers: the operator has made it.
+    /// `time_max`. A server that does not answer at all is logged, and left out. So is the delegation of a name to
+    /// other servers: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
@@ -153,9 +153,9 @@ impl NameServers {
         Unanswered { lags, not_found }
     }
 
-    /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable
-    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have their own serials:
-    /// they must have the DNSKEY records.
+    /// The oldest serial with which any name server of the zone answers, this one included. A server that is
+    /// unreachable from this machine, for example for lack of IPv6, is left out. Servers of other signers have their
+    /// own serials, and must have the DNSKEY records.
     ///
     /// # Errors
     /// Returns an error if a server does not answer or is not known, or if a server of another signer has other DNSKEY
@@ -246,8 +246,8 @@ impl NameServers {
         Some(NameServer { host: "this server".to_owned(), address })
     }
 
-    /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the
-    /// system.
+    /// The addresses of a name server. This server knows the addresses in its own zones; others come from the system
+    /// resolver.
     ///
     /// # Errors
     /// Returns an error if the name server has no addresses, or they cannot be resolved.
@@ -333,7 +333,7 @@ pub(crate) async fn ask(
     ask_with_ttl(server, name, rtype, apex).await.map(|(answer, _)| answer)
 }
 
-/// The same, and how long the answer may be kept.
+/// Asks as [`ask`] does, and also returns how long the answer may be kept.
 async fn ask_with_ttl(
     server: SocketAddr,
     name: Name<'_>,
@@ -486,7 +486,7 @@ mod tests {
         });
     }
 
-    /// It has its own serials, and must have the DNSKEY records.
+    /// The other signer's server has its own serials, and must have the DNSKEY records.
     #[test]
     fn server_of_another_signer_is_asked_for_dnskey_records() {
         run(async {
@@ -557,7 +557,7 @@ mod tests {
     fn silent_servers_and_delegations_are_not_waited_for() {
         run(async {
             let (name_servers, ..) = servers(&format!("{ZONE}t NS ns\n")).await;
-            // It refers to this server.
+            // The other server refers to this server.
             check_all_answered(&name_servers.wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10).await);
             let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
             let unbound = UdpSocket::bind("127.0.0.2:0").await.and_then(|socket| socket.local_addr()).expect("bound");

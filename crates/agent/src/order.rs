@@ -1,5 +1,5 @@
-//! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as
-//! soon as the authority knows it, so that another agent can continue it.
+//! An order, from its request to the stored certificate (RFC 8555 §7.1.6). The order is in the state folder with its
+//! key as soon as the authority knows it, so that another agent can continue it.
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
@@ -33,8 +33,8 @@ const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Time for an order, without the wait for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often an order is checked until it is given up for now. Pauses that the authority asks for have precedence (RFC
-/// 8555 §7.4).
+/// The checks of an order until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
+/// §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
@@ -264,14 +264,14 @@ impl Orders {
             true => ("none".to_owned(), "remove `profile` of this authority in [certificates], and reload"),
             false => (offered.join(", "), "correct `profile` of this authority in [certificates], and reload"),
         };
-        // It may have others later.
+        // The authority may have other addresses later.
         self.accounts.reconnect(request.authority_index).await;
         let cause = format!("the authority has no profile \"{profile}\"; it offers {offered}");
         Err(Failure::new(Kind::Refused, cause, remedy))
     }
 
-    /// Whether the authority looks for records of the names in this server's zones. It looks elsewhere for names that
-    /// are delegated.
+    /// Whether the authority looks for records of the names in this server's zones. The authority looks elsewhere for
+    /// names that are delegated.
     async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
         let mut failed = Vec::new();
         for name in &request.names {
@@ -329,7 +329,7 @@ impl Orders {
                         return Ok((order, saved));
                     }
                 }
-                // It has expired, the authority has forgotten it, or it belongs to another account.
+                // The order has expired, the authority has forgotten it, or it belongs to another account.
                 Err(failure) if matches!(failure.kind, Kind::Refused | Kind::AccountRefused) => {}
                 Err(failure) => return Err(failure),
             }
@@ -471,7 +471,8 @@ impl Orders {
         }
     }
 
-    /// Why the authority cancelled the order: the names that it could not validate, or the error of the order itself.
+    /// The reason why the authority cancelled the order: the names that it could not validate, or the order's own
+    /// error.
     async fn cause_of_invalid(&self, request: &OrderRequest, order: &mut Order) -> Failure {
         let asked = Asked::Order(request.ordered());
         let of_order = order.state().error.as_ref().map(|problem| Failure::of_problem(problem, asked));

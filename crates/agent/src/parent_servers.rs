@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 const SERVERS_MAX: usize = 64;
 /// Servers that are asked for a first answer, one after the other.
 const FIRST_ANSWER_SERVERS_MAX: usize = 8;
-/// How long an answer without DS records is taken to be in caches if it does not say.
+/// The assumed TTL of an answer without DS records that has no TTL.
 const NO_DS_TTL_S: u32 = 24 * 3600;
 
 /// Finds the servers of parent zones.
@@ -27,13 +27,13 @@ pub(crate) struct ParentServers {
 }
 
 impl ParentServers {
-    /// They are found by `resolvers`.
+    /// `resolvers` finds the servers.
     pub(crate) fn new(resolvers: Resolvers) -> ParentServers {
         ParentServers { resolvers, port: DNS_PORT }
     }
 
-    /// The common answer of all servers of the parent zone of `apex`: those of `configured`, or all that are found if
-    /// there are none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
+    /// The common answer of all servers of the parent zone of `apex`: the servers in `configured`, or all that are
+    /// found if it is empty. A server that is unreachable from this machine, for example for lack of IPv6, is left out.
     ///
     /// # Errors
     /// Returns an error if a server does not answer, or if the servers disagree.
@@ -65,8 +65,8 @@ impl ParentServers {
         Ok(ParentDs { at_unix_s: unix_s() + 1, ..common })
     }
 
-    /// The DS records that the first server of the parent zone which answers has: of those of `configured`, or of those
-    /// that are found. DS records that have been there for long are at all of them.
+    /// The DS records from the first parent server that answers, among `configured` or the servers that are found. DS
+    /// records that have been there for long are at all of them.
     ///
     /// # Errors
     /// Returns an error if no server answers.

@@ -126,8 +126,8 @@ impl PinnedKeys {
         stored.filter_map(wait).min()
     }
 
-    /// These certificates are in service, as the server process says. It is believed only what can be: that they have a
-    /// key which is pinned, or that of the certificate in the state folder. The names of those whose rotations have
+    /// These certificates are in service, as the server process says. The report counts only if it is plausible: each
+    /// key is pinned, or belongs to the certificate in the state folder. The names of those whose rotations have
     /// changed.
     pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
         let state = Arc::clone(&self.state);
@@ -348,7 +348,7 @@ mod tests {
         let third = "0".repeat(64);
         assert!(pinned.on_served(&served(&third)).is_empty());
         assert_eq!(pinned.of_host(&host).expect("pinned")[0], &first);
-        // One that was issued without this rotation.
+        // A certificate that was issued without this rotation.
         let other = issue();
         pinned.on_served(&served(&other));
         assert_eq!(pinned.of_host(&host).expect("pinned")[0], &other);

@@ -1,7 +1,7 @@
 //! The rotation of the keys of one certificate, whose public keys are pinned by TLSA records (RFC 7671 §8.1): every key
 //! is in all caches before it is in service, and out of service before its record is removed.
 //!
-//! The records always pin two keys: that in service, and that of the next certificate. So a renewal needs no wait,
+//! The records always pin two keys: the key in service, and the next certificate's key. So a renewal needs no wait,
 //! unless the previous one was very recent.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!      └── Overlapping: handshakes with the old key end; then a new next key ←── the next key is in service ──────┘
 //! ```
 //!
-//! This module does nothing but decide. Its state is stored before anything else is done that follows from it, and
-//! everything that follows from a state can be done again: a crash at any moment does no harm.
+//! This module only decides. Its state is stored before any action that follows from it, and every such action can be
+//! repeated: a crash at any moment does no harm.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +83,7 @@ impl Rotation {
         }
     }
 
-    /// Waits that began later than now come from a clock that was ahead. They begin again.
+    /// Waits that began later than now come from a clock that was ahead. Such waits begin again.
     pub(crate) fn on_time(&mut self, now_unix_s: u64) {
         if let Phase::Caching { since_unix_s } | Phase::Overlapping { since_unix_s } = &mut self.phase {
             *since_unix_s = now_unix_s.min(*since_unix_s);

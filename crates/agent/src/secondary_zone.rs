@@ -76,7 +76,7 @@ pub(crate) struct SecondaryContext {
 /// The version from which the server process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
-    /// It has not said so yet.
+    /// The server process has not reported yet.
     Unknown,
     /// A version, or SERVFAIL.
     Known(Option<u32>),
@@ -252,7 +252,7 @@ impl Record {
         }
     }
 
-    /// The same record if the clock was set back: no time is in the future.
+    /// This record without times in the future, in case the clock was set back.
     fn not_after(mut self, now_unix_s: u64) -> Record {
         if let Some(version) = &mut self.version {
             version.checked_at_unix_s = version.checked_at_unix_s.min(now_unix_s);
@@ -277,7 +277,7 @@ pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(),
 
 /// The outcome of a query to a primary.
 enum Round {
-    /// It has confirmed the stored version.
+    /// A primary has confirmed the stored version.
     Confirmed,
     Transferred(TransferredZone),
 }
@@ -326,9 +326,9 @@ struct ZoneTask {
     /// The first one to ask: the last one that was of use.
     primary_index: usize,
     handed_over: Option<HandOver>,
-    /// Why the last round was without success.
+    /// The reason why the last round failed.
     problem: Option<String>,
-    /// Why the server process does not answer from the stored version.
+    /// The reason why the server process does not answer from the stored version.
     load_problem: Option<String>,
     round_at: Option<tokio::time::Instant>,
     version_log: VersionLog,
@@ -401,8 +401,8 @@ impl ZoneTask {
         loop {
             self.record = self.record.not_after(unix_s());
             if self.record.version.is_some() && !self.context.state.has(&self.zone_file()) {
-                // Of a crash between the removal of an expired zone and that of its record, or of an operator that has
-                // removed it.
+                // The file is missing after a crash between the removal of an expired zone and of its record, or
+                // because the operator removed it.
                 self.record = Record::default();
             }
             self.expire_if_due().await;
@@ -844,7 +844,7 @@ mod tests {
         stream.write_all(&message).await.expect("sent");
     }
 
-    /// What is announced when a transfer has ended, if `before` was announced when it began and `during` since.
+    /// The serial to act on when a transfer has ended, if `before` was announced when it began and `during` since.
     fn announced_after(sends_zone: bool, before: Option<u32>, during: Option<u32>) -> Option<u32> {
         testing::start_threads();
         let folder = tempfile::tempdir().expect("created");
@@ -873,7 +873,7 @@ mod tests {
     fn transfer_settles_what_was_announced_before_it_began() {
         assert_eq!(announced_after(true, Some(7), None), None);
         assert_eq!(announced_after(true, Some(7), Some(8)), Some(8));
-        // One that fails leaves it to the next one.
+        // A failed transfer leaves the announcement to the next one.
         assert_eq!(announced_after(false, Some(7), None), Some(7));
         assert_eq!(announced_after(false, Some(7), Some(8)), Some(8));
     }

@@ -47,17 +47,17 @@ use tokio::sync::{Notify, Semaphore};
 
 /// The start of a message about a zone, before the cause. A version that was signed before may be served.
 const CANNOT_SIGN: &str = "it cannot be signed";
-/// The same for a failed write.
+/// The message prefix for a failed write.
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
 /// The machine's clock may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// The same after several failures.
+/// The maximum after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// The same for the operator's file, which is read as a whole each time.
+/// The same maximum for the operator's file, which is read as a whole each time.
 const REREAD_INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// The same for a version that the server process has refused several times: it reads all of it each time.
+/// The same maximum for a version that the server process has refused several times, and reads as a whole each time.
 const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// Time until a whole version is written again, if that has failed.
 const WRITING_INTERVAL: Duration = Duration::from_secs(60);
@@ -105,7 +105,7 @@ struct Unsigned {
 /// The signed version.
 struct Signed {
     stored: SignedVersion,
-    /// `None` if it was not signed since the start.
+    /// `None` if it was not signed since startup.
     signed_at_unix_s: Option<u64>,
     sign_again_at_unix_s: Option<u64>,
     ttls: ZoneTtls,
@@ -118,7 +118,7 @@ enum Writing {
     None,
     InProgress,
     Done(Result<WrittenVersion, StateError>),
-    /// It has failed, at this time.
+    /// The write failed at this time.
     Failed(tokio::time::Instant),
 }
 
@@ -146,13 +146,13 @@ struct SigningTask {
     is_handed_over: bool,
     /// Whether it is to load the next version even if that has lost records or its serial went back.
     is_forced: bool,
-    /// Why it has refused the last version.
+    /// The reason why the server process has refused the last version.
     refusal: Option<String>,
     /// When it is asked again.
     handing_over: Retry,
-    /// Why there is no current signed version.
+    /// The reason why there is no current signed version.
     problem: Option<String>,
-    /// Why the zone file is not used.
+    /// The reason why the zone file is not used.
     file_problem: Option<String>,
     /// When the file is read again, without records.
     reading: Retry,
@@ -294,8 +294,8 @@ impl SigningTask {
             .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
     }
 
-    /// Reads the state of the keys and the signed version: at the start, and again after a write has failed. Whether
-    /// they are known.
+    /// Reads the state of the keys and the signed version: at startup, and again after a failed write. Whether they are
+    /// known.
     async fn restore_if_needed(&mut self, reread: Option<&Reread>) -> bool {
         if self.restored == Restored::All {
             return true;
@@ -386,7 +386,7 @@ impl SigningTask {
                     let of_updates = read.dropped.iter().map(|diagnostic| format!("{diagnostic}\n"));
                     of_updates.for_each(|text| reread.print(&text));
                 }
-                // It is signed nevertheless.
+                // The zone is signed nevertheless.
                 if let Some(held) = &read.held {
                     report(std::slice::from_ref(held));
                     reread.into_iter().for_each(|reread| reread.fail(&held.to_string()));
@@ -514,7 +514,7 @@ impl SigningTask {
         self.store(signed).await
     }
 
-    /// The file's records, or those of the signed version if the file could not be read since the start: its signatures
+    /// The file's records, or the signed version's records if the file could not be read since startup: the signatures
     /// must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
         let (apex, keys) = (self.apex.as_name(), self.keys.keys());
@@ -530,7 +530,7 @@ impl SigningTask {
         }
     }
 
-    /// Whether the server process answers with a later serial than that of the stored version, which it then refuses.
+    /// Whether the server process answers with a later serial than the stored version has, and so refuses that version.
     /// Another policy has given it such a serial.
     fn is_behind(&self) -> bool {
         let counts = self.zone.signing.serial != SignedSerial::Keep;
@@ -659,7 +659,7 @@ impl SigningTask {
             result => {
                 (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);
                 self.handing_over.on_success();
-                // Its report comes on another path, and may be late.
+                // The server process's report comes on another path, and may be late.
                 self.shared.served.set(serial);
                 if let (Some(reread), Ok(text)) = (reread, result) {
                     reread.print(&text);
@@ -739,7 +739,7 @@ impl SigningTask {
     }
 }
 
-/// `records` with the serial that `serial` gives for that of the SOA, which loses its signature.
+/// `records` with a SOA serial computed by `serial`; the SOA loses its signature.
 fn with_serial<'r>(records: impl Iterator<Item = Record<'r>>, serial: impl Fn(u32) -> u32) -> Option<Records> {
     let mut out = RecordsBuilder::default();
     for record in records {

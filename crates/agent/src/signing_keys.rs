@@ -102,7 +102,7 @@ impl SigningKeys {
         let make = move || keeper.make_key(&zone, algorithm, &known, preferred);
         let key = KEEPER.run(make).await?;
         let id = KeyId(key.id);
-        // It may have been made before a crash.
+        // The key may have been made before a crash.
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
             Ok(()) => log(&format!("zone {}: introducing the {} {}", self.zone, request.role, public.tag())),

@@ -51,7 +51,7 @@ pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     }
 }
 
-/// Why the agent cannot run.
+/// The reason why the agent cannot run.
 enum Unable {
     /// The supervisor knows it.
     Reported,
@@ -65,7 +65,7 @@ impl From<io::Error> for Unable {
 }
 
 fn try_run(source: &ConfigSource, state: &Path) -> Result<(), Unable> {
-    // The supervisor handles those of the terminal, which reach both.
+    // The supervisor handles signals from the terminal, which reach both processes.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     let Descriptors { configuration, connections, tsig_secrets, .. } = handover::from_names()?;

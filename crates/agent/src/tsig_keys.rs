@@ -16,7 +16,8 @@ pub(crate) struct TsigSecrets {
 }
 
 impl TsigSecrets {
-    /// Takes the secrets of the keys in `files`. One that cannot be read is kept; the server process logs why.
+    /// Takes the secrets of the keys in `files`. The previous secret stays if the new one cannot be read; the server
+    /// process logs the reason.
     ///
     /// # Errors
     /// Returns an error if the secrets belong to another configuration or are malformed. Nothing has changed then.

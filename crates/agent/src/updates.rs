@@ -27,7 +27,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// Time until it is tried whether updates can be stored again.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// The same after several failures.
+/// The maximum after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// Updates that wait to be stored. A server process has one of each zone stored at a time.
 const QUEUE_MAX: usize = 1_024;
@@ -42,7 +42,7 @@ pub(crate) struct Updates {
 /// Updates that could not be stored.
 #[derive(Default)]
 struct Failures {
-    /// Why zones take no updates.
+    /// The reasons why zones accept no updates.
     problems: BTreeMap<String, String>,
     /// By zone.
     log: LimitedLog,

@@ -38,9 +38,9 @@ pub(crate) struct ObserverContext {
 pub(crate) struct Questions {
     /// Whether all name servers of the zone have this version, or a later one.
     pub(crate) served: Option<AwaitedVersion>,
-    /// Which DS records the parent zone has.
+    /// Whether to ask for the parent zone's DS records.
     pub(crate) parent: bool,
-    /// The same before the zone has its first key.
+    /// Whether to ask for DS records before the zone has its first key.
     pub(crate) before_first_key: bool,
 }
 
@@ -66,7 +66,7 @@ struct Shared {
     observed: RefCell<Observations>,
     /// The last answer of the parent zone before the zone has its first key.
     before_first_key: RefCell<Option<Result<Vec<Ds>, String>>>,
-    /// Why something is not known: of the name servers, and of the parent zone.
+    /// The reasons why observations are missing, of the name servers and of the parent zone.
     problems: RefCell<[Option<String>; 2]>,
     /// Notified when something was observed.
     wake: Rc<Notify>,
@@ -151,7 +151,7 @@ impl ZoneObserver {
         self.shared.observed.take()
     }
 
-    /// Why something is not known.
+    /// The reasons why observations are missing.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.shared.problems.borrow().iter().flatten().cloned().collect()
     }
@@ -192,7 +192,7 @@ async fn poll<T: PartialEq>(
 ) {
     let mut pause = PAUSE_MIN;
     let mut asked = None;
-    // It ends with the zone.
+    // The task ends with the zone.
     while questions.wait_for(|questions| of(questions).is_some()).await.is_ok() {
         let Some(question) = of(&questions.borrow()) else { continue };
         if asked.as_ref() != Some(&question) {

@@ -40,26 +40,26 @@ const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes of the text of a zone that are in memory until they are written.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Why a server did not provide the requested zone.
+/// The reason why a server did not provide the requested zone.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There is no connection to it, or it was lost.
     Network(io::Error),
-    /// It does not answer a question in time.
+    /// The server does not answer a question in time.
     NoAnswer,
-    /// It has not sent all of a transfer in this time.
+    /// The server has not sent the whole transfer in this time.
     TimedOut(Duration),
-    /// It has not accepted a connection in this time.
+    /// The server has not accepted a connection in this time.
     Connection(Duration),
-    /// It has sent no further message of a transfer in this time.
+    /// The server has sent no further message of a transfer in this time.
     Idle(Duration),
     /// A reply is not accepted.
     Reply(TransferError),
     /// The zone has errors; the first one.
     Zone(String),
-    /// Its changes have no form that can be stored.
+    /// The changes have a form that cannot be stored.
     Changes,
-    /// The changes are not those of the stored version.
+    /// The changes do not belong to the stored version.
     Patch(PatchError),
     /// The changes have more bytes than the stored version.
     ManyChanges(u64),
@@ -202,7 +202,7 @@ pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
     /// The changes that led to it from the stored version, in the form of a log; empty if all of it was transferred.
     pub(crate) changes: Vec<u8>,
-    /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
+    /// The zone file, not yet renamed into place; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
     /// The server's ignored records.
     pub(crate) left_out: LeftOut,
@@ -377,7 +377,7 @@ impl ChangesLimit {
 
 /// The received zone or changes.
 struct Received {
-    /// Its records; none with changes.
+    /// The records of the zone; none with changes.
     stage: TransferStage,
     /// In the form of a log; empty with a zone.
     changes: Vec<u8>,

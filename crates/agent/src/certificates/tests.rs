@@ -167,7 +167,7 @@ fn failures_delay_the_next_attempt_and_lead_to_the_next_authority() {
     assert_eq!(authorities, [0, 0, 1, 1, 1, 0, 0]);
     let (at, why) = certificate.next_order();
     assert!(at >= unix_s() + DAY_S && why.starts_with("attempt 8 after failures; `sanderling renew"), "{at} {why}");
-    // It survives a restart.
+    // The record survives a restart.
     let text = state.read("renewals/example.com.json").expect("read").expect("stored");
     let record: Record = serde_json::from_slice(&text).expect("a record");
     assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
@@ -312,7 +312,7 @@ fn delay_from_before_the_clock_was_set_back_is_the_same_from_now_on() {
 fn new_certificate_that_looks_old_is_not_renewed_at_once() {
     let (_directory, state) = folder();
     let days_ago = |days| unix_s() - days * DAY_S;
-    // The clock is 90 days ahead of that of the authority, or not at all.
+    // The clock is 90 days ahead of the authority's clock, or not at all.
     for (days, is_delayed) in [(90, true), (0, false)] {
         let mut certificate = managed(Some(issued_at(days_ago(days), 80 * DAY_S)));
         certificate.on_new("https://ca.example/dir", &state);
@@ -334,7 +334,7 @@ fn limit_of_an_authority_leads_to_the_next_one_at_once() {
         let delay_s = certificate.next_order().0 - unix_s();
         assert!((wait_s - 1..=wait_s + wait_s / 10).contains(&delay_s), "{delay_s}");
     }
-    // It is no fault of the authority if something here is not ready.
+    // The authority is not to blame for a problem of this server.
     let mut certificate = managed(None);
     (0..5).for_each(|_| fail(&mut certificate, &Failure::new(Kind::NotReady, "", ""), 2, &state));
     fail(&mut certificate, &Failure::new(Kind::Refused, "", ""), 2, &state);

@@ -37,15 +37,15 @@ struct Order {
     issued_at: u64,
 }
 
-/// Which rule the agent breaks.
+/// The rule that the agent breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It orders as soon as the name servers answer.
+    /// The agent orders as soon as the name servers answer.
     NoWait,
-    /// It does not ask the other name servers.
+    /// The agent does not ask the other name servers.
     NotAsked,
-    /// It removes the old key as soon as the new one is in service.
+    /// The agent removes the old key as soon as the new key is in service.
     NoOverlap,
 }
 
@@ -64,13 +64,13 @@ struct World {
     order: Option<Order>,
     /// The key of the certificate in the state folder, and since when.
     certificate: (KeyDigest, u64),
-    /// The key that each worker serves, and when it takes up that of the state folder.
+    /// The key that each worker serves, and the time when it starts to serve the key in the state folder.
     workers: Vec<(KeyDigest, u64)>,
-    /// What this server answers.
+    /// The records with which this server answers.
     primary: Records,
-    /// What the others answer, and the versions that they have yet to transfer, each with its time.
+    /// The records of the other servers, and the versions that they have yet to transfer, each with its time.
     secondaries: Vec<(Records, VecDeque<(u64, Records)>)>,
-    /// What resolvers have, until when.
+    /// The records in resolver caches, with their expiry.
     caches: Vec<(Records, u64)>,
     renewal_count: u32,
 }
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// What the agent does in one second: some of its steps, before it may crash.
+    /// The agent's work in one second: some of its steps, before it may crash.
     fn run_agent(&mut self) {
         for _ in 0..3 {
             if self.random.one_in(20) {
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// What the others do in one second.
+    /// The other parties' work in one second.
     fn run_others(&mut self) {
         if self.random.one_in(200) {
             // The clock is set right.
@@ -193,7 +193,7 @@ impl World {
             self.agent = None;
         }
         if let Some(order) = self.order.take_if(|order| order.issued_at <= self.now) {
-            // It may fail; the next one has the same key.
+            // The order may fail; the next order has the same key.
             if !self.random.one_in(4) {
                 self.certificate = (order.key, self.now);
                 let random = &mut self.random;

@@ -39,9 +39,9 @@ pub(super) struct Shared {
     pub(super) keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
     pub(super) others: RefCell<Vec<String>>,
-    /// Why it is not known what name servers and the parent zone have.
+    /// The reasons why the records of the name servers and the parent zone are unknown.
     pub(super) unknown: RefCell<Vec<String>>,
-    /// Whether the stored state was read since the start and is in `report`.
+    /// Whether the stored state was read since startup and is in `report`.
     pub(super) is_restored: Cell<bool>,
     pub(super) report: RefCell<SigningReport>,
 }

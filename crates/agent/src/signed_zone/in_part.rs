@@ -25,7 +25,7 @@ const RENEWED_NAMES_MAX: usize = 128;
 /// Time that an update waits for a zone that is not ready: other updates may wait for this one.
 const UPDATE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Why an update is not stored.
+/// The reason why an update is not stored.
 enum NotStored {
     /// The stored version is unchanged.
     Refused(String),
@@ -82,7 +82,7 @@ impl SigningTask {
         updates.iter().map(|waiting| UPDATE_WAIT_MAX.saturating_sub(waiting.since.elapsed())).min()
     }
 
-    /// Why no update can be signed now.
+    /// The reason why no update can be signed now.
     fn why_not_ready(&self) -> Option<String> {
         let is_signed = self.signed.as_ref().is_some_and(|it| it.stored.has_log() && it.signed_at_unix_s.is_some());
         let has_updates = self.unsigned.as_ref().is_some_and(|unsigned| unsigned.updates.is_some());
@@ -183,7 +183,7 @@ impl SigningTask {
     }
 
     /// Signs changed records and renews signatures that expire soon, and stores the result; whether this was possible.
-    /// With other keys, after a start, and with a clock that was ahead, all signatures are checked.
+    /// All signatures are checked after a change of keys, after startup, and if the clock was ahead.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {

@@ -21,13 +21,13 @@ pub(super) struct ReadRecords {
     pub(super) warnings: Vec<Diagnostic>,
     /// The updates are dropped, since the file has a later serial.
     pub(super) dropped: Option<Diagnostic>,
-    /// They are applied although the file has a later serial, because it lacks their changes.
+    /// The updates are applied although the file has a later serial, because it lacks their changes.
     pub(super) held: Option<Diagnostic>,
     /// The targets of `ALIAS`.
     pub(super) alias_targets: Vec<String>,
 }
 
-/// Why the records cannot be read.
+/// The reason why the records cannot be read.
 pub(super) struct ReadFailure {
     pub(super) diagnostics: Vec<Diagnostic>,
     /// The dynamic updates could not be read or stored at the moment: the operator's file may be good.
@@ -43,11 +43,11 @@ impl From<Vec<Diagnostic>> for ReadFailure {
 /// The treatment of dynamic updates if the file has a later serial and lacks their changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaterUpdates {
-    /// They are dropped.
+    /// The updates are dropped.
     Dropped,
-    /// They stay, and the changed file is not used.
+    /// The updates stay, and the changed file is not used.
     FileRefused,
-    /// They are applied to the file.
+    /// The updates are applied to the file.
     Held,
 }
 

@@ -56,7 +56,7 @@ impl ControlLoop<'_> {
         self.loads_one = started.is_ok();
         if let Err((error, _)) = started {
             // It is tried in each iteration.
-            let message = format!("cannot start a thread to build zones: {}; trying again", error_text(&error));
+            let message = format!("cannot start a thread to build zones: {}; retrying", error_text(&error));
             self.updates.failures.error("building zones", &message);
         }
     }

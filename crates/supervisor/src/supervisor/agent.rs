@@ -232,7 +232,7 @@ impl Supervisor {
         }
         if let Err(error) = self.start_agent(&needed) {
             // Without a state folder, only a change of the configuration helps.
-            let again = if self.state_path(&needed).is_some() { "; trying again" } else { "" };
+            let again = if self.state_path(&needed).is_some() { "; retrying" } else { "" };
             if let Some(problem) = self.agent.note_problem(error_text(&error)) {
                 log_warning(&format!("cannot start the agent: {problem}{again}"));
             }
@@ -294,7 +294,7 @@ impl Supervisor {
                 (Event::AgentFailed(reason), None) => {
                     self.agent.process.get_mut().into_iter().for_each(|process| process.role.has_failed = true);
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
-                        log_error(&format!("the agent cannot run: {problem}; trying again"));
+                        log_error(&format!("the agent cannot run: {problem}; retrying"));
                     }
                 }
                 (Event::Heartbeat, None) => {}

@@ -134,7 +134,7 @@ impl Keeper {
     ) -> io::Result<IncomingFds> {
         self.hold(certificates, start).or_else(|error| {
             let problem = format!("the keeper does not run: {}", error_text(&error));
-            log_warning(&format!("{problem}; trying again"));
+            log_warning(&format!("{problem}; retrying"));
             let failed = |_: &PassedCertificate| Err(NoCertificate::Unreadable(problem.clone()));
             let failed: Vec<PassedCertificate> = certificates.iter().map(failed).collect();
             self.process.kill();
