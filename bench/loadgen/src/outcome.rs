@@ -50,7 +50,7 @@ named! {
 }
 
 named! {
-    /// Why a request is lost. Each request without a correct response has exactly one cause.
+    /// The reason why a request is lost. Each request without a correct response has exactly one cause.
     Cause {
         /// A reset in answer to the SYN, or "port unreachable" in answer to a datagram.
         Refused = "refused",

@@ -142,9 +142,9 @@ impl Accounts {
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
-    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. The
-    /// agent finds out by updating the contacts, which the authority refuses for a deactivated account (RFC 8555
-    /// §7.3.6).
+    /// The reason why the account at an authority can no longer be used; `None` if it can, or if the authority does not
+    /// say. The agent finds out by updating the contacts, which the authority refuses for a deactivated account (RFC
+    /// 8555 §7.3.6).
     pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
         let account = self.get(index, state).await.ok()?;
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();

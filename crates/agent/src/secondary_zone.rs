@@ -109,7 +109,7 @@ struct Shared {
     served: Cell<Served>,
     /// The primary to query immediately.
     announced: Cell<Option<Announced>>,
-    /// Why a catalog's stored version is not used.
+    /// The reason why a catalog's stored version is not used.
     catalog_problem: RefCell<Option<String>>,
     /// Held by the task while it writes files, even if it was aborted in the meantime.
     writing: Arc<Mutex<()>>,

@@ -132,7 +132,7 @@ impl Authority {
         })
     }
 
-    /// Why the file with the root cannot be used.
+    /// The reason why the file with the root cannot be used.
     pub fn root_problem(&self) -> Option<Diagnostic> {
         let path = self.root.as_ref()?;
         let problem = match read_secret_file("root certificate", "PEM", path) {

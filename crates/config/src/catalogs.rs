@@ -83,7 +83,7 @@ fn names_above(name: &DomainName) -> impl Iterator<Item = &str> {
     parents.skip(1).chain((!is_root).then_some(".")).filter(|name| !name.is_empty())
 }
 
-/// Why a zone that a catalog lists is not taken from it.
+/// The reason why a zone that a catalog lists is not taken from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberRefusal {
     /// The member is the root, and `members_below` does not contain the root.
@@ -153,8 +153,8 @@ impl Catalog {
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
     }
 
-    /// Why this server does not accept `zone` from the catalog, other than having a zone of this name; `None` if it
-    /// does.
+    /// The reason why this server does not accept `zone` from the catalog, other than having a zone of this name;
+    /// `None` if it does.
     pub fn refusal(&self, zone: &DomainName, own: &OwnZones) -> Option<MemberRefusal> {
         let CatalogRole::Consumer { members_below, .. } = &self.role else { return None };
         match members_below {

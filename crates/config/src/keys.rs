@@ -491,7 +491,8 @@ pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
 }
 
 impl Key {
-    /// Why a server process that was started with `running` cannot apply what `next` has for this key of `section`.
+    /// The reason why a server process that was started with `running` cannot apply what `next` has for this key of
+    /// `section`.
     pub(super) fn reason_for_new_process(&self, section: Section, next: &Config, running: &Config) -> Option<String> {
         let replaces = self.server?;
         let (Replaces::Changed(differs) | Replaces::Added(differs)) = replaces;

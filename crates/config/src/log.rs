@@ -196,7 +196,7 @@ pub fn start_writer() -> io::Result<()> {
     WRITER.get_or_init(Writer::default).start_thread()
 }
 
-/// Why a thread cannot be started.
+/// The reason why a thread cannot be started.
 fn thread_error(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;

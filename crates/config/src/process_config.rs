@@ -45,8 +45,8 @@ impl Deref for KeeperConfig {
 }
 
 impl Config {
-    /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
-    /// `None` if it can.
+    /// The reason why a server process that runs with `running` cannot apply this configuration and a new process is
+    /// needed; `None` if it can.
     pub fn needs_new_process(&self, running: &Config) -> Option<String> {
         let of_key = |(section, key): (Section, &Key)| key.reason_for_new_process(section, self, running);
         all_keys().find_map(of_key).or_else(|| {

@@ -186,7 +186,7 @@ impl ZoneFolder {
         fs::read_dir(&self.directory).map(|_| ()).map_err(|error| self.unreadable(&error))
     }
 
-    /// Why the folder cannot be listed.
+    /// The reason why the folder cannot be listed.
     pub fn unreadable(&self, error: &io::Error) -> Diagnostic {
         let user = sanderling_os::user::switched_name().map_or(String::new(), |name| format!(" as the user `{name}`"));
         let message = format!("cannot list the zones in `{}`{user}: {}", self.directory.display(), error_text(error));

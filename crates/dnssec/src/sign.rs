@@ -265,7 +265,7 @@ pub struct ZoneTtls {
     pub longest_s: u32,
 }
 
-/// Why a zone is not signed.
+/// The reason why a zone is not signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// Signatures would be replaced as soon as they are made, or be valid for too long.

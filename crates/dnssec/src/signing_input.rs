@@ -75,7 +75,7 @@ pub(crate) fn put_record(owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]
     put_canonical_rdata(rtype, rdata, out);
 }
 
-/// Why bytes are not signed.
+/// The reason why bytes are not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The input has more than [`SIGNING_INPUT_BYTES_MAX`].

@@ -365,7 +365,7 @@ pub enum RolloverKeys {
     Zsk,
 }
 
-/// Why a rollover does not start.
+/// The reason why a rollover does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloverError {
     /// Another one has not ended.

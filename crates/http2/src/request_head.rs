@@ -70,7 +70,7 @@ impl Pseudo {
     }
 }
 
-/// Why a header block ends the connection.
+/// The reason why a header block ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockError {
     Compression,

@@ -137,7 +137,7 @@ impl Request {
         self.client_side != ClientSide::Ended
     }
 
-    /// Why the request is refused, if it exceeds a limit: then its head is incomplete.
+    /// The reason why the request is refused, if it exceeds a limit: then its head is incomplete.
     pub fn error(&self) -> Option<RequestError> {
         self.error
     }
@@ -181,7 +181,7 @@ pub enum Activity {
     Answering,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy)]
 enum Violation {
     Protocol(ErrorCode),

@@ -225,10 +225,10 @@ pub struct ZoneReport {
     /// Its signed version, if it is signed.
     #[serde(default)]
     pub signing: Option<SigningReport>,
-    /// Why it takes no dynamic updates, if it is not signed.
+    /// The reason why it takes no dynamic updates, if it is not signed.
     #[serde(default)]
     pub updates_problem: Option<String>,
-    /// Why it is not up to date, if it is a catalog of this server.
+    /// The reason why it is not up to date, if it is a catalog of this server.
     #[serde(default)]
     pub catalog_problem: Option<String>,
     /// The targets of `ALIAS` in its file.
@@ -257,7 +257,7 @@ pub struct TransferReport {
     pub failure_count: u32,
     /// The records outside the zone that a primary has transferred.
     pub left_out: Option<String>,
-    /// Why the last one failed, or the problem of the version.
+    /// The reason why the last one failed, or the problem of the version.
     pub problem: Option<String>,
 }
 
@@ -270,7 +270,7 @@ pub struct AliasReport {
     pub addresses: Vec<IpAddr>,
     /// When resolvers are asked again.
     pub next_at_unix_s: u64,
-    /// Why it has no addresses, or why they may be old.
+    /// The reason why it has no addresses, or why they may be old.
     pub problem: Option<String>,
 }
 
@@ -281,7 +281,7 @@ pub struct SigningReport {
     pub serial: Option<u32>,
     /// When signatures are made again.
     pub sign_again_at_unix_s: Option<u64>,
-    /// Why the zone file is not used, or the zone not signed.
+    /// The reason why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
     /// The changes by dynamic updates to the zone file; `None` if the zone can have none.
     pub updates: Option<UpdatesReport>,

@@ -39,7 +39,7 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
     }
 }
 
-/// Why a command was not carried out, with the remedy.
+/// The reason why a command was not carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskError {
     /// No server has received it.

@@ -564,7 +564,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// Why a packet is not a message.
+/// The reason why a packet is not a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// It comes from another program.

@@ -59,14 +59,14 @@ impl std::fmt::Debug for CertificateContent {
     }
 }
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCertificate {
     /// The files cannot be read: the text of the error.
     Unreadable(String),
     /// The keeper cannot use the content of the files.
     Unusable {
-        /// Why.
+        /// The reason why.
         problem: String,
         /// The remedy.
         remedy: String,

@@ -54,7 +54,7 @@ impl<'m> SignRequest<'m> {
     }
 }
 
-/// Why the keeper does not sign.
+/// The reason why the keeper does not sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The message is not a request.

@@ -29,7 +29,7 @@ enum Part<V> {
     Own(V),
 }
 
-/// Why a text is not a format.
+/// The reason why a text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// There is no such variable.

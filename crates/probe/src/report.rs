@@ -72,7 +72,7 @@ pub(crate) struct Row {
     /// The cost as a share of the baseline's.
     pub(crate) ratio: Option<Spread>,
     pub(crate) measured: Option<Measured>,
-    /// Why it cannot run here.
+    /// The reason why it cannot run here.
     pub(crate) error: Option<String>,
 }
 

@@ -90,7 +90,8 @@ impl FolderZone {
         }
     }
 
-    /// Why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration has it.
+    /// The reason why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration
+    /// has it.
     fn other_source(&self, config: &Config) -> Result<Option<String>, String> {
         let name = &self.zone;
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {

@@ -22,9 +22,9 @@ pub(crate) struct CertificateState {
     pub(crate) file: PathBuf,
     /// Of the version in service; `None` if there is none, and handshakes for the names fail.
     pub(crate) in_service: Option<InService>,
-    /// Why the current files are not used.
+    /// The reason why the current files are not used.
     pub(crate) problem: Option<String>,
-    /// Why clients may refuse the certificate, or that it is not used.
+    /// The reason why clients may refuse the certificate, or that it is not used.
     pub(crate) warnings: Vec<String>,
     /// Whether a warning says that all clients refuse it, for another reason than its time and names.
     #[serde(skip)]

@@ -290,7 +290,7 @@ impl Certificates {
     }
 }
 
-/// Why a certificate's current files are not used.
+/// The reason why a certificate's current files are not used.
 struct NotUsed {
     problem: Diagnostic,
     /// A certificate that is used when the one in service is no longer valid.
@@ -386,8 +386,8 @@ fn load_domain<'c>(
     group.iter().zip(files).zip(of_same_path).map(load_one).collect()
 }
 
-/// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the
-/// domain.
+/// The reason why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of
+/// the domain.
 fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
     let now_unix_s = unix_seconds();
     if !previous.is_valid_at(now_unix_s) {
@@ -494,8 +494,8 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
     certificates.iter().any(|certificate| certificate.is_valid_for_host(name.as_bytes()))
 }
 
-/// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need
-/// not have.
+/// The reason why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is
+/// valid it need not have.
 fn problems(
     configured: &CertificateFiles,
     certificate: &Certificate,

@@ -26,8 +26,8 @@ impl PrivateState {
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }
 
-    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come from the
-    /// configuration.
+    /// The reason why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come
+    /// from the configuration.
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
         let message = if self.real == real {

@@ -93,7 +93,7 @@ pub(crate) struct ZoneState {
     /// When the first of its signatures expires; `None` if it is not signed.
     #[serde(rename = "signatures_expire_at_unix_s", serialize_with = "unix_s")]
     pub(crate) signatures_expire_at: Option<SystemTime>,
-    /// Why the current zone file is not served.
+    /// The reason why the current zone file is not served.
     pub(crate) problem: Option<String>,
     /// The records of the version in service that are not in its files.
     #[serde(skip)]

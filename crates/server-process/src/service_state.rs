@@ -118,15 +118,15 @@ conditions! {
 /// The problems that the agent reports, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgentProblems {
-    /// Why zones are not signed, or not with their newest records.
+    /// The reason why zones are not signed, or not with their newest records.
     signing: HashMap<String, String>,
-    /// Why zones are not transferred.
+    /// The reason why zones are not transferred.
     transfers: HashMap<String, String>,
-    /// Why zones that are not signed take no dynamic updates.
+    /// The reason why zones that are not signed take no dynamic updates.
     updates: HashMap<String, String>,
-    /// Why catalogs of this server are not up to date.
+    /// The reason why catalogs of this server are not up to date.
     catalogs: HashMap<String, String>,
-    /// Why certificates are not issued.
+    /// The reason why certificates are not issued.
     certificates: HashMap<String, String>,
 }
 
@@ -155,7 +155,7 @@ impl AgentProblems {
         problems
     }
 
-    /// Why a certificate is not issued.
+    /// The reason why a certificate is not issued.
     pub(crate) fn certificate(&self, domain: &str) -> Option<&str> {
         self.certificates.get(domain).map(String::as_str)
     }
@@ -223,7 +223,7 @@ impl<'s> ServiceState<'s> {
         }
     }
 
-    /// Why the newest version of a zone is not served.
+    /// The reason why the newest version of a zone is not served.
     pub(crate) fn zone_problem<'z>(&self, zone: &'z ZoneState) -> Option<&'z str>
     where
         's: 'z,

@@ -78,7 +78,7 @@ fn failure_text(error: &io::Error) -> String {
     format!("the server process cannot serve: {}", error_text(error))
 }
 
-/// Why the process does not serve.
+/// The reason why the process does not serve.
 enum StartupError {
     BadConfiguration(Vec<Diagnostic>),
     Failure(io::Error),

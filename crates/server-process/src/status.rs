@@ -131,7 +131,7 @@ pub(crate) struct StatusParts<'d> {
 struct LogState {
     /// Lines that were not written.
     dropped: u64,
-    /// Why the last ones were not.
+    /// The reason why the last ones were not.
     error: Option<String>,
 }
 
@@ -395,7 +395,7 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
     format!("  zone          {name}: {version}\n")
 }
 
-/// Why a zone has no version, although no problem is reported.
+/// The reason why a zone has no version, although no problem is reported.
 pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     match origin {
         ZoneOrigin::Signer => "not signed yet",

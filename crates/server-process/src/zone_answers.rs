@@ -84,7 +84,7 @@ pub(crate) struct ZoneAnswers {
 pub(crate) struct JudgedZone {
     state: Arc<ZoneState>,
     condition: ZoneCondition,
-    /// Why the newest version is not served.
+    /// The reason why the newest version is not served.
     reason: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use crate::kept_zones::VersionInfo;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Limits, Zone, ZoneOrigin};
 
-/// Why `new` must not replace `old`, which is served; `None` if it may.
+/// The reason why `new` must not replace `old`, which is served; `None` if it may.
 pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
     let message = problem(old, new, limits)?;
     let what = if zone.origin == ZoneOrigin::Signer { "the zone file" } else { "it" };

@@ -3,7 +3,7 @@
 /// Problems of one file that are reported; the others are counted. A report shows 100 of all files.
 pub(crate) const PROBLEMS_MAX: usize = 40;
 
-/// Why a rule is refused.
+/// The reason why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// The problem.

@@ -72,7 +72,7 @@ const PROBE_BYTES: usize = 4096;
 /// The prefix of files that are written before they are renamed.
 const TEMPORARY: &str = ".new-";
 
-/// Why the folder cannot be used, and the remedy.
+/// The reason why the folder cannot be used, and the remedy.
 #[derive(Debug)]
 pub struct StateError {
     problem: String,
@@ -179,7 +179,7 @@ fn remedy_of_owner(root: &Path, user: u32) -> String {
     format!("give all of it to the user that serves: chown -R {user} {root}; chmod -R u+rwX {root}")
 }
 
-/// Why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
+/// The reason why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
 fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

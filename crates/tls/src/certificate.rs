@@ -169,7 +169,8 @@ impl Certificate {
         }
     }
 
-    /// Why clients may refuse it at `now_unix_s` as the certificate of `names`: host names, wildcards and addresses.
+    /// The reason why clients may refuse it at `now_unix_s` as the certificate of `names`: host names, wildcards and
+    /// addresses.
     pub fn problems<'n>(&self, now_unix_s: u64, names: impl IntoIterator<Item = &'n str>) -> Vec<CertificateProblem> {
         let mut problems = Vec::new();
         problems.extend(self.time_problem(now_unix_s));

@@ -1,4 +1,4 @@
-//! Why a certificate cannot be used, or clients may refuse it, and the remedy.
+//! The reason why a certificate cannot be used, or clients may refuse it, and the remedy.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub enum FileContent {
     Unknown,
 }
 
-/// Why a chain or a key cannot be used.
+/// The reason why a chain or a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A PEM section of a file has no end.
@@ -65,7 +65,7 @@ pub enum CertificateError {
     Damaged {
         /// The file.
         file: PemFile,
-        /// Why.
+        /// The reason why.
         reason: String,
     },
     /// A section of a file is indented, so that it is not one of PEM.
@@ -87,7 +87,7 @@ pub enum CertificateError {
     InvalidCertificate {
         /// Its place in the chain, from 1.
         number: usize,
-        /// Why.
+        /// The reason why.
         reason: String,
     },
     /// The key file has no private key.
@@ -155,7 +155,7 @@ impl CertificateError {
     }
 }
 
-/// Why clients may refuse a certificate.
+/// The reason why clients may refuse a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateProblem {
     /// Its time is over.

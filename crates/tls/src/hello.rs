@@ -28,7 +28,7 @@ pub(crate) enum Hello {
     },
 }
 
-/// Why rustls refuses a ClientHello, and the alert for the client.
+/// The reason why rustls refuses a ClientHello, and the alert for the client.
 pub(crate) struct Refused {
     pub(crate) error: rustls::Error,
     pub(crate) alert: Vec<u8>,

@@ -37,7 +37,7 @@ pub trait RemoteSigner: fmt::Debug + Send + Sync {
     fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError>;
 }
 
-/// Why there is no signature.
+/// The reason why there is no signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// The process does not answer now: the handshake waits and asks again.

@@ -62,7 +62,7 @@ pub enum State {
     Failed,
 }
 
-/// Why a session has failed. The client's errors are counted by kind, not logged.
+/// The reason why a session has failed. The client's errors are counted by kind, not logged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
     /// There is no certificate for the name that the client asks for, or no default for a client that asks for none.

@@ -20,7 +20,7 @@ const SOON_S: f64 = 14.0 * 86_400.0;
 pub(crate) struct Controls {
     pub(crate) is_paused: bool,
     pub(crate) has_colour: bool,
-    /// Why the last fetch has failed.
+    /// The reason why the last fetch has failed.
     pub(crate) problem: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// Why a zone could not be loaded.
+/// The reason why a zone could not be loaded.
 #[derive(Debug)]
 pub struct Failure {
     /// All errors, with the warnings.
@@ -322,7 +322,7 @@ impl<'l> ZoneLoader<'l> {
     }
 }
 
-/// Why a file of a zone cannot be read.
+/// The reason why a file of a zone cannot be read.
 struct ReadError {
     problem: Problem,
     denial: Denial,

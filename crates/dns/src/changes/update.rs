@@ -49,7 +49,7 @@ pub enum UpdateResult {
     BadVersion,
 }
 
-/// Why an update is not carried out (§2.2).
+/// The reason why an update is not carried out (§2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRefusal {
     /// FORMERR: a record does not have the form of its section.

@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Why changes cannot be applied: a record, with its owner and type.
+/// The reason why changes cannot be applied: a record, with its owner and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
     /// It is removed, but not there.

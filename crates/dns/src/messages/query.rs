@@ -211,7 +211,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             .is_some_and(|(tsig, offset)| tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.is_ok())
     }
 
-    /// Why the query's signature is not accepted; `None` if it is, or if the query has none.
+    /// The reason why the query's signature is not accepted; `None` if it is, or if the query has none.
     #[cold]
     pub fn signature_error(&self, options: &ReplyOptions, now_unix_s: u64) -> Option<TsigError> {
         let (tsig, offset) = self.tsig()?;

@@ -164,7 +164,7 @@ impl core::fmt::Debug for TsigKey {
     }
 }
 
-/// Why a signature is not accepted (RFC 8945 §5.2).
+/// The reason why a signature is not accepted (RFC 8945 §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigError {
     /// The MAC has an impossible length: FORMERR.

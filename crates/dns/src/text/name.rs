@@ -10,7 +10,7 @@ pub const LABEL_BYTES_MAX: usize = 63;
 /// The most labels of a name, without the root: 127 labels of one byte each.
 pub const LABEL_COUNT_MAX: usize = 127;
 
-/// Why bytes are not a name.
+/// The reason why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The bytes end before the root label.

@@ -14,7 +14,7 @@ const VERSION: &[u8] = b"2";
 /// Bytes of a digest that become a label, two characters each.
 const LABEL_DIGEST_BYTES: usize = 16;
 
-/// Why a catalog must not be used (RFC 9432 §5.1).
+/// The reason why a catalog must not be used (RFC 9432 §5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
     /// There is no TXT record at the name `version`.

@@ -72,7 +72,7 @@ impl QueryKind {
     }
 }
 
-/// Why a reply is not accepted.
+/// The reason why a reply is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// It is the reply to something else. Over UDP, the right one may follow.

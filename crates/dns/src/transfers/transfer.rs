@@ -34,7 +34,7 @@ const PAYLOAD_BYTES: u16 = 1_232;
 /// Bytes of a reply over UDP that every client takes (RFC 1035 §4.2.1).
 const UDP_REPLY_BYTES: u16 = 512;
 
-/// Why a transfer is refused.
+/// The reason why a transfer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// REFUSED: no rule allows it.

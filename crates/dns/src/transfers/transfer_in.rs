@@ -18,7 +18,7 @@ use core::fmt;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
-/// Why a transfer is not accepted.
+/// The reason why a transfer is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
     /// A message is not accepted.

@@ -205,7 +205,7 @@ impl ZoneChangeBuilder {
     }
 }
 
-/// Why an encoded journal is not used.
+/// The reason why an encoded journal is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
     /// It is truncated, or was changed.

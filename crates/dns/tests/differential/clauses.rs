@@ -5,7 +5,7 @@ use crate::support::question::Question;
 use crate::support::reply::{Reply, ReplyRecord};
 use sanderling_dns::{Name, Rtype, ZoneEntry, ZoneMap};
 
-/// Why a reply may differ.
+/// The reason why a reply may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clause {
     /// RFC 8482 §4.1: each program selects another of the RRsets.

@@ -28,7 +28,7 @@ const MODIFIED: Duration = Duration::from_secs(1_699_913_600);
 const FIELDS: [&str; 6] =
     ["Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Content-Encoding", "Vary"];
 
-/// Why both servers may answer differently: the rule that this program follows.
+/// The reason why both servers may answer differently: the rule that this program follows.
 struct Explanation {
     rule: &'static str,
     applies: fn(&Case, &Difference) -> bool,

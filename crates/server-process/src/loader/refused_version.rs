@@ -19,8 +19,8 @@ pub(super) enum Provenance {
 }
 
 impl LoadedZone {
-    /// Why a version with `info` must not replace the last good one. Differences from a version that only an earlier
-    /// process knows are warnings.
+    /// The reason why a version with `info` must not replace the last good one. Differences from a version that only an
+    /// earlier process knows are warnings.
     pub(super) fn refusal(
         &self,
         zone: &ZoneConfig,

@@ -36,7 +36,7 @@ pub(crate) struct UpdatedZone {
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
-    /// Why no version can be made of the first update, which is therefore refused.
+    /// The reason why no version can be made of the first update, which is therefore refused.
     pub(crate) problem: Option<String>,
     /// The first change that no rule allows.
     pub(crate) denied: Option<DeniedChange>,

@@ -62,9 +62,9 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
     is_compressible(media_type).then_some(CodedFile { coding, base, is_of_page })
 }
 
-/// Why the precompressed file at `path` is not used, or must not be, and the remedy. Without a budget for it and the
-/// file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no file at
-/// `base`.
+/// The reason why the precompressed file at `path` is not used, or must not be, and the remedy. Without a budget for it
+/// and the file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no
+/// file at `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
     path: &Path,
@@ -104,7 +104,7 @@ pub(super) fn problem(
     })
 }
 
-/// Why the server does not send the file, as the server finds it out.
+/// The reason why the server does not send the file, as the server finds it out.
 fn fault(
     coding: ContentCoding,
     path: &Path,

@@ -11,7 +11,7 @@ use core::fmt;
 /// Unsigned messages between two signed ones of a stream (RFC 8945 §5.3.1).
 const UNSIGNED_MESSAGES_MAX: u32 = 99;
 
-/// Why a reply's signature is not accepted.
+/// The reason why a reply's signature is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {
     /// A required one is missing.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// How to fix an escape.
 pub(super) const ESCAPE_REMEDY: &str = "write three decimal digits, \\000 to \\255, or \\\\ for a backslash";
 
-/// Why text is not a name.
+/// The reason why text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameTextError {
     /// Between two dots, before the first, or in an empty text.
