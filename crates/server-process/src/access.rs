@@ -38,7 +38,7 @@ pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>)
     Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
 }
 
-/// The reason why the first index file that exists cannot be opened, or that there is none.
+/// The error of opening the first index file that exists, or the error that none exists.
 fn index_error(site: &Site, directory: &Directory) -> Option<io::Error> {
     let indexes = site.options.files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;

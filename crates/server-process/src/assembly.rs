@@ -23,14 +23,14 @@ pub(crate) struct Assembly {
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
     /// Signalled when there is something for the control thread.
     pub(crate) wakeup: Arc<EventFd>,
-    /// The control thread's inboxes, which the serving threads fill. They exist before these threads, whose snapshot
-    /// has its policies from the first query on.
+    /// The control thread's inboxes, which the serving threads fill. The inboxes exist before these threads, whose
+    /// snapshot has its policies from the first query on.
     pub(crate) notifies: Arc<NotifyInbox>,
     pub(crate) updates: Arc<UpdateInbox>,
 }
 
 impl Assembly {
-    /// That of a process that begins with `config` and `zones`.
+    /// The assembly of a process that starts with `config` and `zones`.
     pub(crate) fn new(config: &Config, zones: &Arc<ZoneMap>, challenges: Vec<Challenge>) -> io::Result<Assembly> {
         let (limits, wakeup) = (&config.limits, Arc::new(EventFd::new()?));
         let (count_max, signatures_max) = (limits.dns_updates_waiting_max, limits.dns_update_signatures_max);

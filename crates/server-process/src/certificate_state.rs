@@ -24,7 +24,7 @@ pub(crate) struct CertificateState {
     pub(crate) in_service: Option<InService>,
     /// The reason why the current files are not used.
     pub(crate) problem: Option<String>,
-    /// The reason why clients may refuse the certificate, or that it is not used.
+    /// Warnings that clients may refuse the certificate, or that it is not used.
     pub(crate) warnings: Vec<String>,
     /// Whether a warning says that all clients refuse it, for another reason than its time and names.
     #[serde(skip)]
@@ -140,8 +140,9 @@ impl InService {
     }
 }
 
-/// Whether there is still time to renew a certificate of this lifetime. The server renews one that it requests itself
-/// (`is_automatic`) when its authority suggests it, which may be late; another program, those of the operator.
+/// Whether there is still time to renew a certificate of this lifetime. The server renews automatic certificates
+/// (`is_automatic`) when the authority suggests it, which may be late; another program renews the operator's
+/// certificates.
 pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64, is_automatic: bool) -> bool {
     let due_part = if is_automatic { LATEST_RENEWAL_PART } else { DUE_PART_OF_FILES };
     matches!(problem, CertificateProblem::ExpiresSoon { in_s } if *in_s >= lifetime_s / due_part)

@@ -83,7 +83,7 @@ pub(crate) struct Certificates {
     self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
     pub(crate) states: Vec<CertificateState>,
-    /// Those in service, for the agent.
+    /// The certificates in service, for the agent.
     pub(crate) served: Vec<ServedCertificate>,
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
@@ -361,7 +361,7 @@ fn load_domain<'c>(
             let before = of_same_path.or_else(|| others.next());
             let (certificate, before) = match loaded {
                 Err(problem) => {
-                    // One that was not issued yet is not a problem: the agent reports its progress.
+                    // A certificate that was not issued yet is not a problem: the agent reports its progress.
                     let is_awaited = configured.is_automatic && matches!(files, Err(NoCertificate::Unreadable(_)));
                     let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
                     let version = before.or_else(of_any_domain);
@@ -386,8 +386,8 @@ fn load_domain<'c>(
     group.iter().zip(files).zip(of_same_path).map(load_one).collect()
 }
 
-/// The reason why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of
-/// the domain.
+/// The reason why `certificate` must not replace `previous`, which is valid now: the new one is not valid now, or for
+/// no name of the domain.
 fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
     let now_unix_s = unix_seconds();
     if !previous.is_valid_at(now_unix_s) {
@@ -439,7 +439,7 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
     Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1, Alpn::Http10]), dot: server_tls(store, &[Alpn::Dot]) }
 }
 
-/// That no certificate at all is in service.
+/// The problem that no certificate at all is in service.
 fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
     let addresses: Vec<_> = Service::ALL
         .into_iter()
@@ -494,8 +494,8 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
     certificates.iter().any(|certificate| certificate.is_valid_for_host(name.as_bytes()))
 }
 
-/// The reason why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is
-/// valid it need not have.
+/// The reason why clients may refuse the certificate, which is one of `of_domain`. It may lack a name for which another
+/// certificate is valid.
 fn problems(
     configured: &CertificateFiles,
     certificate: &Certificate,
@@ -532,8 +532,8 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the domain's names. Among those that are valid for a name
-/// and have the same type of key, the first one is used, if possible one that is valid now.
+/// The warning that the certificate, one of `of_domain`, is not used for the domain's names. Among those that are valid
+/// for a name and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,
     certificate: &Certificate,

@@ -1,8 +1,9 @@
 //! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
 //! answers them from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small separate zone, at the record's name. It takes precedence over the zone above it
-//! only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
+//! A record for an authority is a small separate zone, at the record's name. This zone takes precedence over the
+//! enclosing zone only for this name, so that a large zone is not rebuilt, and a reload of the enclosing zone has no
+//! effect on the record.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};
@@ -72,7 +73,7 @@ impl ActiveChallenges {
         self.texts.keys()
     }
 
-    /// `zones` with the records for authorities. Those in zones that the agent signs are there already, with
+    /// `zones` with the records for authorities. Zones that the agent signs already contain these records, with
     /// signatures.
     pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>, config: &Config) -> Arc<ZoneMap> {
         let mut overlaid = Arc::clone(zones);
@@ -177,7 +178,7 @@ mod tests {
         let http = Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() };
         let claimed = ActiveChallenges::new(vec![dns("_acme-challenge.example.com", "x"), http.clone()], &none);
         assert!(claimed.tokens().is_none() && claimed.texts.is_empty());
-        // Their number is bounded.
+        // The number of challenges is bounded.
         let many = (0..100).map(|number| dns("_acme-challenge.example.com", &number.to_string()));
         let https = (0..100).map(|_| http.clone());
         let bounded = ActiveChallenges::new(many.chain(https).collect(), &config);

@@ -1,4 +1,4 @@
-//! The command `check`: reports everything that `serve` could not serve. It binds no socket.
+//! The command `check`: reports everything that `serve` could not serve. The command binds no socket.
 
 use crate::access;
 use crate::certificate_state::CertificateState;
@@ -227,8 +227,8 @@ fn exposed_to_server(config: &Config, loader: &Loader, state: Option<&Path>) -> 
     }
 }
 
-/// The certificates, and their problems. Those that the server requests are read from the state folder, if this user
-/// may.
+/// The certificates, and their problems. Automatic certificates are read from the state folder, if this user has
+/// access.
 fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
         let read = match (files.is_automatic, state) {
@@ -264,7 +264,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         let domain = certificate.domain_text();
         text += &match &certificate.in_service {
             Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
-            // It may not be issued yet, or be in a folder that only the server knows, or may read.
+            // The certificate may not be issued yet, or its folder may be known or readable only to the server.
             None => format!("certificate of {domain}: automatic; see `sanderling certificates`\n"),
         };
     }

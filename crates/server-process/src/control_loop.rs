@@ -1,6 +1,6 @@
 //! A server process's control thread: carries out the supervisor's commands, loads new configurations, sends
-//! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It
-//! serves no other client of the network.
+//! heartbeats, answers at the control socket while there is no supervisor, and answers clients that collect metrics.
+//! The thread serves no other network clients.
 
 mod config_reload;
 mod derived_zones;
@@ -215,8 +215,8 @@ impl<'s> ControlLoop<'s> {
         [self.state.supervisor, self.state.stop_client]
     }
 
-    /// Continues with dynamic updates until the last one is answered. Those of a process that is replaced are not to
-    /// fail for that. Each has its own time limit. A client that is connected may still send one.
+    /// Continues with dynamic updates until the last one is answered. The updates of a replaced process must not fail
+    /// because of the replacement. Each has its own time limit. A client that is connected may still send one.
     fn run_until_updates_are_answered(&mut self, signals: &Signals) {
         while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
             self.wait_and_log_error(signals);

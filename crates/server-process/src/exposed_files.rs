@@ -81,8 +81,8 @@ fn is_served(site: &Site, path: &Path) -> bool {
     path.is_empty() || !PathTraits::of(path).intersects(site.options.refused_paths)
 }
 
-/// The path without symbolic links and `..`, but a file's name, which need not exist. `real_folders` has those of
-/// folders that were asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
+/// The path without symbolic links and `..`, but a file's name, which need not exist. `real_folders` caches the
+/// folders' paths, since thousands of zone files can be in one folder. This makes no call that the sandbox denies.
 fn real_path<'f>(path: &'f Path, real_folders: &mut HashMap<&'f Path, PathBuf>) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?, path.file_name()?);
     let real_folder = real_folders.entry(folder).or_insert_with(|| {

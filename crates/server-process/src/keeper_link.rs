@@ -36,7 +36,7 @@ enum Peer {
     Answers,
     /// The last answer has not come in time. Nothing is asked until it does, or the supervisor has replaced the keeper.
     IsLate,
-    /// It is closed: the keeper has exited.
+    /// The socket is closed: the keeper has exited.
     HasEnded,
 }
 
@@ -143,7 +143,7 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(NO_ANSWER));
         }
-        // One request was made, and its late answer is not taken for that to the next one.
+        // The late answer to the first request is not taken for the answer to the next.
         answer(&keeper, 0, Ok(b"late"));
         assert_eq!(keeper.receive_arrived(&mut [0; 1]).expect_err("no other").kind(), io::ErrorKind::WouldBlock);
         // The next question is answered before it is asked, so that the answer is in time however busy the machine is.

@@ -2,7 +2,7 @@
 //! which serves it if the files are broken by then.
 //!
 //! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version
-//! in a later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
+//! in a later segment replaces the same zone's version in an earlier segment, so that a reload writes only changes
 //! (docs/decisions/0021-last-good-zones.md).
 // Numbers come from other processes, which may lie.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -26,7 +26,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const NAME: &str = "zones";
 /// Bytes of the length of the index.
 const LENGTH_BYTES: u64 = 8;
-/// Bytes of an index: that of a million zones.
+/// Maximum size of an index in bytes: enough for a million zones.
 const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
@@ -67,7 +67,7 @@ pub(crate) struct KeptZones {
     unkept_count: usize,
 }
 
-/// A version and the segment that has it; `segments.len()` equals that of `pending`.
+/// A version and its segment; the index `segments.len()` means the pending segment.
 #[derive(Debug)]
 struct KeptZone {
     segment: usize,
@@ -79,7 +79,7 @@ struct KeptZone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     ThisProcess,
-    /// It may be compromised: its text need not be that of the files, whatever its hash and serial are.
+    /// The process may be compromised: the text may differ from the files, whatever its hash and serial are.
     EarlierProcess,
 }
 
@@ -113,12 +113,12 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) descriptor: Arc<OwnedFd>,
-    /// It has all zones, and the earlier segments are no longer needed.
+    /// The segment has all zones, and the earlier segments are no longer needed.
     pub(crate) replaces_all: bool,
 }
 
 impl KeptZones {
-    /// The versions in these segments of an earlier process. One that cannot be read is left out.
+    /// The versions in these segments of an earlier process. A version that cannot be read is left out.
     pub(crate) fn from_segments(segments: &[Arc<OwnedFd>]) -> KeptZones {
         let mut kept = KeptZones::default();
         for descriptor in segments {
@@ -185,8 +185,8 @@ impl KeptZones {
         files.collect()
     }
 
-    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. It always takes the place of
-    /// that of an earlier process.
+    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. The new version always
+    /// replaces an earlier process's version.
     ///
     /// # Errors
     /// Returns an error if memory or descriptors are exhausted; the previous version is kept.
@@ -432,7 +432,7 @@ mod tests {
         [&kept, &inherited(&supervisor)].into_iter().for_each(|kept| check(kept, 0, Some(1)));
         kept.keep(&apex(0), info(1), &text(0, 1), 1_000).expect("kept already");
         assert!(kept.seal().expect("nothing to seal").is_none(), "its own is not written again");
-        // One that it cannot keep leaves none of the liar.
+        // If the new version cannot be kept, the liar's version is dropped too.
         let mut kept = inherited(&supervisor);
         kept.keep(&apex(0), info(1), &text(0, 1), 1).expect("left out");
         check(&kept, 0, None);

@@ -4,8 +4,8 @@
 use sanderling_server::Counter;
 use std::time::{Duration, Instant};
 
-/// How long a limit is not reached before its last line is logged: a limit that is reached now and then gives one pair
-/// of lines.
+/// Quiet time after which the last line about a limit is logged: a limit that is reached intermittently produces one
+/// pair of lines.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// A limit, what the server does at it, and the counters of that.

@@ -24,7 +24,7 @@ pub(crate) struct LoadStatus {
 /// The zone folder.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FolderState {
-    /// Its path, with the files' pattern.
+    /// The folder's path with the file pattern.
     pub(crate) files: String,
     /// Whether it could be listed; otherwise it has the zones that it had.
     #[serde(skip)]
@@ -53,22 +53,22 @@ pub(crate) struct SiteState {
 /// The served part of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SiteService {
-    /// Its document root.
+    /// The site serves its document root.
     Current,
     /// The last good directory, which the configuration had at this path when it was opened.
     Kept(PathBuf),
-    /// Its document root, which the server process's user cannot read: requests get status 403.
+    /// The server process's user cannot read the document root: requests get status 403.
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
-    /// The same, for lack of a descriptor. One problem is reported for all such sites.
+    /// The site is not served, for lack of a descriptor. One problem is reported for all such sites.
     LeftOut,
 }
 
 /// A site's release.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReleaseState {
-    /// Its directory, without symbolic links.
+    /// The release's directory, without symbolic links.
     pub(crate) path: PathBuf,
     /// When the link to it was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
@@ -98,7 +98,7 @@ pub(crate) struct ZoneState {
     /// The records of the version in service that are not in its files.
     #[serde(skip)]
     pub(crate) added: Arc<AddedRecords>,
-    /// How the version differs from the file because of dynamic updates; `None` if the zone can have none.
+    /// The differences between version and file due to dynamic updates; `None` if the zone can have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updates: Option<UpdateState>,
 }

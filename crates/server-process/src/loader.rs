@@ -58,13 +58,13 @@ pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, Reloaded, RemovedZone, unknown_zone};
 pub(crate) use updated_zone::{DeniedChange, UpdatedVersion, UpdatedZone};
 
-/// A thread is not worth its start for fewer zones.
+/// With fewer zones, starting a thread costs more than it saves.
 const ZONES_PER_THREAD_MIN: usize = 1_000;
 
 /// Loads one configuration after the other for the same server.
 #[derive(Debug)]
 pub(crate) struct Loader {
-    /// One for all zones of the process, so that a zone can be part of one snapshot after another.
+    /// All zones of the process share one seed, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
     /// The directories of all sites so far.
     directories: OpenDirectories,
@@ -101,9 +101,9 @@ pub(crate) struct Loader {
 /// A directory that a site serves.
 #[derive(Clone, Debug)]
 struct ServedRoot {
-    /// Its path in the configuration that it was opened for.
+    /// The document root's path in the configuration for which it was opened.
     path: PathBuf,
-    /// Its index in the loader's directories.
+    /// The document root's index in the loader's directories.
     index: usize,
     directory: Arc<Directory>,
 }
@@ -113,7 +113,7 @@ struct ServedRoot {
 struct LoadedZone {
     /// The last good version.
     last_good: Option<Arc<Zone>>,
-    /// The facts about that version, or about that of an earlier process.
+    /// The facts about the version, which an earlier process may have loaded.
     info: Option<VersionInfo>,
     /// Where that version comes from.
     provenance: Provenance,
@@ -204,8 +204,8 @@ impl Loader {
         }
     }
 
-    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones, and the
-    /// transferred zones of the folder `state`.
+    /// A loader that keeps good versions of zones for the next process, and starts with the versions of earlier
+    /// processes and the transferred zones in the folder `state`.
     pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
         Loader { kept: Some(kept), state, ..Loader::new() }
     }
@@ -338,7 +338,7 @@ impl Loader {
         self.state.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Ends the segment of good versions, without those of zones that are no longer served.
+    /// Completes the segment of good versions, without zones that are no longer served.
     fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
         let kept = self.kept.as_mut()?;
         let result = match self.load_count {
@@ -786,7 +786,7 @@ fn keep_first(warnings: &mut Vec<Diagnostic>) {
     warnings.truncate(1);
     if let Some(first) = warnings.first_mut().filter(|_| count > 1) {
         let warnings = if count == 2 { "warning" } else { "warnings" };
-        // It does not read dynamic updates.
+        // `check` does not read dynamic updates.
         let more = format!("the zone has {} more {warnings}; `sanderling check` shows those of its files", count - 1);
         let remedy = &mut first.problem.remedy;
         *remedy = if remedy.is_empty() { more } else { format!("{remedy}; {more}") };

@@ -48,7 +48,7 @@ pub(crate) struct Metrics<'m> {
 /// The family of a counter, and the values of its labels.
 enum Place {
     Sample(&'static str, &'static [&'static str]),
-    /// It is written with others, or is part of another one.
+    /// The counter is written with others, or is part of another.
     Elsewhere,
 }
 
@@ -70,7 +70,7 @@ fn place(counter: Counter) -> Place {
         Counter::HttpTimeouts => Place::Sample("sanderling_http_timeouts", &[]),
         Counter::ProxyHeadersRefused => Place::Sample("sanderling_proxy_headers_refused", &[]),
         Counter::HttpAborted => Place::Sample("sanderling_http_responses_aborted", &["file_changed"]),
-        // With those of earlier processes; by version; by cause.
+        // These counters are written with earlier processes' values, by version, or by cause.
         Counter::CutOff | Counter::TlsHandshakes | Counter::TlsVersion12 | Counter::TlsFailed => Place::Elsewhere,
         Counter::TlsResumed => Place::Sample("sanderling_tls_handshakes_resumed", &[]),
         Counter::TlsIncompatible => Place::Sample("sanderling_tls_handshakes_failed", &["incompatible"]),
@@ -294,7 +294,7 @@ pub(crate) fn put_content(
     }
 }
 
-/// How many are in each condition.
+/// Writes the number of items in each condition.
 fn put_conditions<C: Condition>(out: &mut MetricsWriter, name: &str, conditions: impl Iterator<Item = C>) {
     let mut samples = out.family(name);
     for (condition, count) in counts(conditions) {

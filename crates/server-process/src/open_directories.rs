@@ -85,8 +85,8 @@ impl OpenDirectories {
         self.directories.iter().filter(|(_, directory)| directory.strong_count() > 0).count()
     }
 
-    /// That so many directories of sites had to be left out, `unserved_count` of them document roots. `location`
-    /// belongs to the first.
+    /// The problem that this many site directories were left out, of which `unserved_count` are document roots.
+    /// `location` belongs to the first.
     pub(crate) fn problem(&self, (left_out_count, unserved_count): (usize, usize), location: Location) -> Diagnostic {
         let DescriptorLimit(limit) = self.limit;
         let open_count = self.open_count();

@@ -52,7 +52,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
             transfer_send_timeout: ms(limits.dns_transfer_send_timeout_ms),
-            // The control thread answers within that of the configuration, and may be late.
+            // The control thread answers within the configured timeout, and may be late.
             update_timeout: 2 * ms(limits.dns_update_timeout_ms) + Duration::from_secs(5),
         },
         tls_handshakes_max: limits.tls_handshakes_max,

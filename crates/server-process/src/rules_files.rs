@@ -11,7 +11,7 @@ use std::path::Path;
 const REDIRECTS: &str = "_redirects";
 const HEADERS: &str = "_headers";
 
-/// Their versions; `None` for one that does not exist.
+/// The versions of the two files; `None` for a missing file.
 pub(crate) type RulesVersion = [Option<Metadata>; 2];
 
 /// The rules of a site's files.

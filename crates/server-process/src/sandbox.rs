@@ -49,7 +49,7 @@ impl Sandbox {
         seccomp: Layer,
     ) -> io::Result<sandbox::Sandbox> {
         // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
-        // one directory. One that cannot be opened affects only its own site or zones.
+        // one directory. A directory that cannot be opened affects only its own site or zones.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.
@@ -58,7 +58,7 @@ impl Sandbox {
         paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
         paths.extend(link_targets.map(|(path, _)| path.clone()));
-        // One at a time: they need more descriptors together than may be left.
+        // Directories are opened one at a time: together, they may need more descriptors than are left.
         let readable_fds = paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok());
         let landlock = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
         sandbox::enter(SandboxConfig { readable_fds, landlock, seccomp })

@@ -36,7 +36,7 @@ macro_rules! conditions {
     };
 }
 
-/// How something is served.
+/// The condition in which an object is served.
 pub(crate) trait Condition: Copy + PartialEq + 'static {
     /// All conditions; the first one is the only good one.
     const ALL: &[Self];
@@ -90,11 +90,11 @@ conditions! {
     CertificateCondition {
         /// The current one, which clients accept for long enough.
         Served = "served",
-        /// Its renewal is due, or has failed.
+        /// The renewal is due, or has failed.
         Due = "due",
         /// An earlier one: the current files have errors.
         Kept = "kept",
-        /// It is valid for some names of the domain, and not for all.
+        /// The certificate is valid for some names of the domain, and not for all.
         Incomplete = "incomplete",
         /// All clients refuse it: it has expired, is not valid yet, has none of the names, or is not for servers.
         Invalid = "invalid",
@@ -290,7 +290,7 @@ impl<'s> ServiceState<'s> {
     }
 }
 
-/// How many are in each condition, in the order of [`Condition::ALL`].
+/// The number of items in each condition, in the order of [`Condition::ALL`].
 pub(crate) fn counts<C: Condition>(conditions: impl Iterator<Item = C>) -> Vec<(C, u64)> {
     let mut counts: Vec<(C, u64)> = C::ALL.iter().map(|&condition| (condition, 0)).collect();
     for condition in conditions {

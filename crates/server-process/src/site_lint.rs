@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const WARNINGS_MAX: usize = 100;
 /// Locations of a circle of redirects that a warning has.
 const SHOWN_LOCATIONS_MAX: usize = 6;
-/// How often the progress is printed.
+/// Time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// For names with an unknown extension.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
@@ -355,7 +355,7 @@ impl Lint {
         warnings
     }
 
-    /// Whether there is something at this path below the document root that a rule can serve. It may be precompressed.
+    /// Whether a rule can serve a file at this path below the document root. The file may be precompressed.
     fn has_file(&self, path: &[u8]) -> bool {
         let extensions: &[&str] = if self.site.options.files.clean_urls { &["", ".html"] } else { &[""] };
         let exists = |extension: &&str| {

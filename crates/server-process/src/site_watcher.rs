@@ -2,7 +2,7 @@
 //! release.
 //!
 //! A separate thread checks the sites once a second, or less often where that would take more than a hundredth of its
-//! time. It may wait for a disk, and nothing waits for it: it ends with the process.
+//! time. The thread may wait for a disk, and no other thread waits for it: it ends with the process.
 
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the sites are checked.
+/// Time between two checks of the sites.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The thread pauses for so many times the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
@@ -149,7 +149,7 @@ impl WatcherThread {
             if self.changes.send(change).is_err() {
                 return false;
             }
-            // It fails only if the descriptor is closed, which both ends own.
+            // The call fails only if the descriptor, which both ends own, is closed.
             let _ = self.wake.signal();
         }
         true
@@ -167,8 +167,8 @@ impl WatcherThread {
         Some(ChangedRules { watched, loaded })
     }
 
-    /// The site's index if its link leads to another release than before. It is reported once, even if it cannot be
-    /// served.
+    /// The site's index if its link leads to another release than before. A release is reported once, even if it cannot
+    /// be served.
     fn switched_release(&self, watched: &WatchedSite) -> Option<usize> {
         let known = watched.release.as_ref()?;
         let release = ReleaseLink::new(&watched.document_root).current().filter(|release| release != known)?;

@@ -53,7 +53,7 @@ pub fn serve(
 ) -> Exit {
     // Before its sandbox the process starts no thread.
     log::hold();
-    // It is started through /proc/self/exe, and would have the name `exe`.
+    // The process is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
         log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
@@ -195,8 +195,8 @@ impl Inherited {
         let mut certificates = Certificates::default();
         let mut secrets = certificates.load(&config, std::mem::take(&mut self.secrets))?;
         if matches!(source, ConfigSource::Flags(_)) && certificates.are_all_unusable() {
-            // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each
-            // other.
+            // The operator has just typed the paths. The paths in a file may belong to many domains, which must not
+            // affect each other.
             return Err(self.refuse(certificates.diagnostics));
         }
         errors.extend_from_slice(&certificates.diagnostics);

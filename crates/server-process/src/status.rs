@@ -98,7 +98,7 @@ pub(crate) struct ProcessStatus<'d> {
 struct Listed<'d, T> {
     #[serde(flatten)]
     item: &'d T,
-    /// How it is served.
+    /// The state in which it is served.
     state: &'static str,
     #[serde(skip)]
     is_good: bool,
@@ -131,7 +131,7 @@ pub(crate) struct StatusParts<'d> {
 struct LogState {
     /// Lines that were not written.
     dropped: u64,
-    /// The reason why the last ones were not.
+    /// The reason why the last lines were not written.
     error: Option<String>,
 }
 
@@ -231,7 +231,7 @@ impl<'d> ProcessStatus<'d> {
         serde_json::to_string(self).expect("the keys of all maps are strings")
     }
 
-    /// One screen.
+    /// The status as text that fits on one screen.
     pub(crate) fn to_text(&self) -> String {
         self.summary_text() + &self.domains_text(DOMAINS_SHOWN_MAX)
     }

@@ -80,7 +80,7 @@ fn key_of(file: &TsigKeyFile, secret: &[u8]) -> TsigKey {
     TsigKey::new(wire_name(&file.name).as_name(), algorithm, secret)
 }
 
-/// Which client may transfer which zone; `outgoing` has those of the process.
+/// The zones that each client may transfer; `outgoing` has the transfers of the process.
 pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>) -> Arc<TransferPolicy> {
     let rules = |transfers: &ZoneTransfers| {
         let rule = |rule: sanderling_config::TransferRule| TransferRule {
@@ -93,7 +93,7 @@ pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>
     Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(outgoing)))
 }
 
-/// Which primary may send NOTIFY for which zone; `None` if no zone has primaries.
+/// The primaries that may send NOTIFY for each zone; `None` if no zone has primaries.
 pub(crate) fn notify_policy(config: &Config, inbox: &Arc<NotifyInbox>) -> Option<Arc<NotifyPolicy>> {
     let rule = |primary: &Primary| {
         let address = primary.address.ip();

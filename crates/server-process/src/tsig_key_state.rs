@@ -10,7 +10,7 @@ pub(crate) struct TsigKeyState {
     pub(crate) secret: SecretInService,
 }
 
-/// The secret of a key that messages are signed with, and why it is not that of its file.
+/// The secret that a TSIG key signs with, and the reason if it differs from the secret in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum SecretInService {

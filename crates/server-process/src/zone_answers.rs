@@ -48,12 +48,12 @@ impl ZoneClient {
         self.0.send_and_wait(&Message::Event(event), CLIENT_TIMEOUT)
     }
 
-    /// Sends a line for standard error. It does not wait.
+    /// Sends a line for standard error. The call does not wait.
     pub(crate) fn send_line(&mut self, line: &str) {
         Text::parts(&format!("{line}\n")).for_each(|part| self.send(Event::Stderr(part)));
     }
 
-    /// Ends the command: text for standard output, or an error. It does not wait.
+    /// Ends the command: text for standard output, or an error. The call does not wait.
     pub(crate) fn finish(mut self, result: Result<&str, &str>) {
         match result {
             Ok(text) => Text::parts(text).for_each(|part| self.send(Event::Stdout(part))),

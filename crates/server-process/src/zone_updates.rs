@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which keys may change which zone; `None` if no zone may be changed. Accepted messages are put into `inbox`.
+/// The keys that may change each zone; `None` if no zone may be changed. Accepted messages are put into `inbox`.
 pub(crate) fn update_policy(config: &Config, inbox: &Arc<UpdateInbox>) -> Option<Arc<UpdatePolicy>> {
     let zones = config.zone_updates.iter().map(|(apex, rules)| {
         let keys: Vec<NameBuf> = rules.iter().map(|rule| wire_name(&rule.key)).collect();
@@ -56,7 +56,7 @@ impl<'c> UpdateRules<'c> {
     }
 }
 
-/// Which zones may have updates, and where they are stored.
+/// The zones that may have updates, and the files with the updates.
 pub(crate) struct UpdateFiles<'c> {
     zones: HashMap<&'c DomainName, PathBuf>,
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Copies that are begun again because the folder has changed.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// Entries of a folder; more are an error.
+/// Maximum entries of a folder; more are an error.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes that are copied in one step.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -87,7 +87,7 @@ fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
             Ok((_, true)) => {
                 return Err(unreadable(&io::Error::other(format!("it has more than {ENTRIES_MAX} entries"))));
             }
-            // It was removed: the next list differs.
+            // The file was removed: the next list differs.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.as_os_str().is_empty() => continue,
             Err(error) => return Err(unreadable(&error)),
         };

@@ -1,9 +1,9 @@
 //! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
 //!
-//! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process
-//! has. A change is durable when the call returns, and a crash at any moment leaves the content before or after it,
-//! never a part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner
-//! may read files and folders (0600, 0700).
+//! One process owns the state folder, and holds a lock; another process owns the folder with the zones' private keys. A
+//! change is durable when the call returns, and a crash at any moment leaves the content before or after it, never a
+//! part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner may
+//! read files and folders (0600, 0700).
 //!
 //! ```text
 //! version                                what this folder has the form of
@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
-/// The folders of the process that owns the state folder. Its sandbox allows these and no others: the private keys of
-/// zones are next to them.
+/// The folders of the process that owns the state folder. The owner's sandbox allows access only to these folders: the
+/// zones' private keys are next to them.
 pub const FOLDERS: [&str; 12] = [
     CERTIFICATES,
     GENERATIONS,
@@ -63,7 +63,7 @@ pub const CHAIN_FILE: &str = "fullchain.pem";
 pub const KEY_FILE: &str = "privkey.pem";
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Files and folders below those of the state folder whose owner is checked before it is used.
+/// Maximum number of files and folders, below the folders of the state folder, whose owner is checked at startup.
 const CHECKED_ENTRIES_MAX: usize = 1_000_000;
 /// Files and folders that a warning names.
 const NAMED_ENTRIES_MAX: usize = 3;
@@ -145,10 +145,10 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
     Ok(())
 }
 
-/// Whether the folder at `path` and its folders belong to `user` and this version: those of a restored copy may not. A
-/// folder that cannot be reached or written is another matter: it may be there and writable later. Returns problems
-/// below with which the server can start: the agent may have written it on purpose, and it concerns single zones and
-/// certificates.
+/// Whether the folder at `path` and its folders belong to `user` and this version: a restored copy may belong to
+/// another user. A folder that cannot be reached or written is another matter: it may be there and writable later.
+/// Returns problems below with which the server can start: the agent may have written it on purpose, and it concerns
+/// single zones and certificates.
 ///
 /// # Errors
 /// Returns the problem and its remedy.
@@ -199,7 +199,7 @@ fn unusable_entries(root: &Path, user: u32) -> Option<StateError> {
     let (mut named, mut count, mut left) = (Vec::new(), 0_usize, CHECKED_ENTRIES_MAX);
     let mut folders: Vec<PathBuf> = FOLDERS.into_iter().chain(OTHERS).map(|name| root.join(name)).collect();
     while let Some(folder) = folders.pop() {
-        // It is not a folder, only its owner can read it, or it was counted.
+        // The entry is not a folder, is readable only to its owner, or was already counted.
         let Ok(found) = fs::read_dir(&folder) else { continue };
         for entry in found.flatten().take(left) {
             left = left.saturating_sub(1);
@@ -254,7 +254,7 @@ impl StateFolder {
     pub fn open(path: &Path) -> Result<StateFolder, StateError> {
         let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
         if metadata.mode() & 0o077 != 0 {
-            // It holds private keys.
+            // The folder holds private keys.
             fs::set_permissions(path, fs::Permissions::from_mode(0o700))
                 .map_err(|error| failed("set the mode of", path, &error))?;
         }
@@ -313,7 +313,7 @@ impl StateFolder {
         self.path_of(name).is_ok_and(|path| path.is_file())
     }
 
-    /// Gives the file `name` this content. Its folders are created.
+    /// Gives the file `name` this content. Missing folders are created.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let parent = path.parent().unwrap_or(&self.root);
@@ -354,7 +354,7 @@ impl StateFolder {
         append().map_err(|error| failed("write", &path, &error))
     }
 
-    /// Whether a file next to `name` can be written at this moment. It is removed again.
+    /// Whether a file next to `name` can be written at this moment. The test file is removed again.
     pub fn check_writable(&self, name: &str) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -380,7 +380,7 @@ impl StateFolder {
         let before = fs::read_link(&link).ok();
         let number = before.as_deref().map_or(0, generation_of) + 1;
         let generation = self.path_of(&format!("{GENERATIONS}/{name}-{number}"))?;
-        // One that a crash has left is not in use: its link was not made.
+        // A generation left by a crash is not in use: its link was not created.
         remove_folder(&generation).map_err(|error| failed("remove", &generation, &error))?;
         self.create_folder(&generation)?;
         for (file, content) in [(CHAIN_FILE, chain), (KEY_FILE, key)] {
@@ -469,7 +469,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     fs::read_dir(folder)?.map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?.is_dir())))).collect()
 }
 
-/// Gives the file at `path` this content. Only its owner may read it. One process at a time may write it.
+/// Gives the file at `path` this content. Only its owner may read it. Only one process at a time may write the file.
 pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
     let temporary = path.with_file_name(format!("{TEMPORARY}{name}"));

@@ -250,7 +250,7 @@ fn copy_that_fails_leaves_nothing() {
     let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
     let state = StateFolder::open(directory.path()).expect("opened");
     state.store_certificate("example.com", b"chain", b"key").expect("stored");
-    // It cannot be opened.
+    // A socket cannot be opened as a file.
     let _socket = std::os::unix::net::UnixListener::bind(directory.path().join("socket")).expect("bound");
     let to = target.path().join("copy");
     let error = copy(directory.path(), &to).expect_err("a socket cannot be read").to_string();

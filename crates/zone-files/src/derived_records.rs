@@ -29,7 +29,7 @@ pub struct ZoneDerivation {
     rrsets: Vec<DerivedRrset>,
     /// The agent's records for it.
     records: Vec<DerivedRecord>,
-    /// It is added to the file's serial.
+    /// This count is added to the file's serial.
     change_count: u32,
     /// Whether the agent resolves the targets of `ALIAS`.
     resolves_aliases: bool,
@@ -84,8 +84,8 @@ impl<'c> Derivations<'c> {
         Derivations { config, set, by_zone: config.derived_rrsets(), challenge_names: ChallengeNames::new(config) }
     }
 
-    /// The derived records of `zone`. One that is signed is without: its signed version has the records. Nothing is
-    /// derived for zones that the agent writes.
+    /// The derived records of `zone`. A signed zone gets none here: its signed version already has the records. Nothing
+    /// is derived for zones that the agent writes.
     pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
         let resolves_aliases = self.config.resolves_aliases();
         if zone.origin != ZoneOrigin::Operator {
@@ -237,8 +237,8 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` is that of a position in the file,
-    /// and `notes` gets what follows for the operator.
+    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` converts a position in the file,
+    /// and `notes` receives notes for the operator.
     pub(crate) fn finish(
         mut self,
         sink: &mut RecordSink<'_>,
@@ -292,7 +292,7 @@ impl<'d> RecordMerge<'d> {
         added
     }
 
-    /// Adds the addresses of the targets, which count as those of the file from then on.
+    /// Adds the targets' addresses, which then count as addresses in the file.
     fn add_aliases(&mut self, aliases: &[Alias], sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
         let mut by_target: HashMap<&str, Vec<(IpAddr, u32)>> = HashMap::new();
         for record in self.derivation.records.iter().filter(|record| record.kind == DerivedKind::Alias) {
@@ -326,7 +326,8 @@ impl<'d> RecordMerge<'d> {
         }
     }
 
-    /// Counts the addresses of listeners, if they were added, as those of the file: other records have them as well.
+    /// Counts the listeners' addresses, if they were added, as addresses in the file: other records contain them as
+    /// well.
     fn count_addresses(&mut self, rrset: &DerivedRrset, added: &AddedRecords) {
         let Some(owner) = wire_name_of(&rrset.owner) else { return };
         let Some(name) = self.names.get_mut(owner.as_name().as_bytes()) else { return };

@@ -12,7 +12,7 @@ const ID_BYTES: usize = 16;
 /// Bytes of the preference of an MX record (RFC 1035 §3.3.9).
 const PREFERENCE_BYTES: usize = 2;
 
-/// The policies of the domains of `config`, each with its host. Those without mail servers in `zones` are left out.
+/// The policies of the domains of `config`, each with its host. Policies without mail servers in `zones` are left out.
 pub fn served_mail_policies(config: &Config, zones: &ZoneMap) -> Vec<(String, String)> {
     let rrsets = config.derived_rrsets();
     let hosts = rrsets.iter().flat_map(|(apex, rrsets)| rrsets.iter().map(move |rrset| (*apex, rrset)));

@@ -1,4 +1,4 @@
-//! Makes of the records of a zone file those of the version with the dynamic updates, while the file is read.
+//! Turns the records of a zone file into the version with dynamic updates, while the file is read.
 
 use crate::wire_name::wire_name;
 use sanderling_config::DomainName;
@@ -37,7 +37,7 @@ impl ZoneUpdates {
     }
 }
 
-/// How the version of a zone differs from its file.
+/// The differences between a zone's version and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UpdateState {
     /// Records that it adds.
@@ -88,8 +88,8 @@ pub struct PriorUpdates {
     pub later_file: LaterFile,
 }
 
-/// The problem of the file of the zone `apex`, whose serial is later than that of the version with the updates, but
-/// which lacks their changes.
+/// The problem that the zone file of `apex` has a later serial than the version with the updates, but lacks their
+/// changes.
 pub fn held_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
     let LaterSerial { of_file, of_version, lost_count } = later;
     let message = format!(
@@ -125,7 +125,7 @@ pub struct StoreRequest {
 /// The outcome for the updates when the zone file was read.
 #[derive(Debug)]
 pub struct MergedUpdates {
-    /// Their outcome.
+    /// The outcome of merging the updates.
     pub merged: Merged,
     /// The previously stored content.
     pub replaces: Option<[u8; HASH_BYTES]>,
@@ -145,7 +145,7 @@ impl MergedUpdates {
     }
 }
 
-/// Takes a zone file's records, and those that are derived, and makes them those of the version with the updates.
+/// Takes a zone file's records and the derived records, and turns them into the version with the updates.
 pub(crate) struct RecordSink<'b> {
     builder: &'b mut ZoneBuilder,
     updates: Option<DifferenceMerge>,

@@ -46,9 +46,9 @@ pub struct ReadZone {
     pub added: AddedRecords,
     /// The outcome for dynamic updates; `None` if the zone has none.
     pub updates: Option<MergedUpdates>,
-    /// Its files.
+    /// The zone's files.
     pub sources: ZoneSources,
-    /// Their text.
+    /// The text of the files.
     pub text: ZoneText,
 }
 

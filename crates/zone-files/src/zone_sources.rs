@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How many seconds ago the last change of a file must be for an equal time to mean an unchanged file: file systems
-/// round times, so two changes shortly after each other can have the same time.
+/// Minimum age in seconds of a file's last change for an equal time to mean an unchanged file: file systems round
+/// times, so two changes in quick succession can have the same time.
 const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
 /// A zone's files, in the order in which they were read.
@@ -115,7 +115,7 @@ impl ZoneSources {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// Whether all files have the content that they had. They are read only if `stat` does not show it.
+    /// Whether all files have the content that they had. The files are read only if `stat` does not show this.
     pub fn are_unchanged(&mut self) -> bool {
         let is_same = |file: &SourceFile| {
             file.has_unique_times
@@ -182,7 +182,7 @@ mod tests {
         fs::write(&path, "first").unwrap();
         let mut sources = sources(&path);
         assert!(sources.are_unchanged());
-        // The same content in another file.
+        // Another file has the same content.
         fs::write(folder.path().join("b.zone"), "first").unwrap();
         fs::rename(folder.path().join("b.zone"), &path).unwrap();
         assert!(sources.are_unchanged());

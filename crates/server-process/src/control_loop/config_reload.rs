@@ -65,8 +65,8 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is
-    /// applied.
+    /// Has `load` use the loader on a new thread. `finish` converts the result, which is `None` after a panic, into the
+    /// outcome that is applied.
     ///
     /// # Errors
     /// Returns an error if the system cannot start a thread. The loader is free again, and `finish` was not called.

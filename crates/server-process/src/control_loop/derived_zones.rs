@@ -16,7 +16,7 @@ pub(super) struct DerivedResult {
 }
 
 impl ControlLoop<'_> {
-    /// Takes over what came with a command, if something did. It is applied by the next load.
+    /// Takes over the derived records that came with a command, if any. The next load applies them.
     pub(super) fn receive_derived(&mut self, file: Option<OwnedFd>) {
         match file.map(DerivedSet::from_memfd) {
             None => {}
@@ -55,7 +55,7 @@ impl ControlLoop<'_> {
         });
         self.loads_one = started.is_ok();
         if let Err((error, _)) = started {
-            // It is tried in each iteration.
+            // Each iteration retries the start.
             let message = format!("cannot start a thread to build zones: {}; retrying", error_text(&error));
             self.updates.failures.error("building zones", &message);
         }

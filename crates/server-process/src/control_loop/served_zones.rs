@@ -86,7 +86,7 @@ impl ControlLoop<'_> {
     /// Tells which version of a zone is served, if it is one of them.
     pub(super) fn report_zone(&mut self, zone: &ZoneState) {
         if !zone.added.aliases.is_empty() {
-            // Its targets may not fit into a message.
+            // The `ALIAS` targets may not fit into a message.
             return self.report_zones();
         }
         let config = &self.state.config;

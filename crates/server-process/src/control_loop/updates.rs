@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const GROUP_MAX: usize = 256;
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
-/// The same after the first update, for a zone whose updates continue.
+/// Maximum time from the first update to a merge, for a zone whose updates continue.
 const MERGE_AT_LATEST_AFTER: Duration = Duration::from_secs(300);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
@@ -66,7 +66,7 @@ enum Merge {
     None,
     /// A thread builds it.
     Running,
-    /// It waits for the loader, which adds the changes that have been made meanwhile.
+    /// The built version waits for the loader, which adds the changes made meanwhile.
     Built(Box<BuiltVersion>),
 }
 
@@ -336,7 +336,7 @@ impl ControlLoop<'_> {
             (None, _) if serial.is_some() => {}
             (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
             (Some(storing), StoreResult::Outdated) => {
-                // They are applied again to the version that another process has stored.
+                // The updates are applied again, to the version that another process has stored.
                 let Storing { loader, apex, updates, .. } = *storing;
                 self.apply_again(updates);
                 self.updates.outdated.insert(apex);
@@ -429,8 +429,8 @@ impl ControlLoop<'_> {
         self.ordered_end == Some(DrainMode::Replaced)
     }
 
-    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is no
-    /// longer served are answered.
+    /// Answers the updates of the version that is in service now, or applies them to it. If the zone is no longer
+    /// served, all its updates are answered.
     fn answer_awaited(&mut self, name: &str, served: Option<u32>) {
         let is_of_version = |awaited: &mut AwaitedUpdates| {
             awaited.apex.as_str() == name && !served.is_some_and(|served| is_later(awaited.serial, served))
@@ -457,8 +457,8 @@ impl ControlLoop<'_> {
         self.answer_when_served(apex, updates, deadline);
     }
 
-    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is searched for
-    /// at each heartbeat, at least.
+    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. A zone to merge is
+    /// looked for at least once per heartbeat.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };
         let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };

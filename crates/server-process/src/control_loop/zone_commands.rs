@@ -178,7 +178,7 @@ impl ControlLoop<'_> {
         let text = outcome_text(&state, before.as_deref(), content, problem_of_agent.as_deref());
         if !is_unchanged {
             if let Ok(apex) = DomainName::parse(&state.name) {
-                // It may be one by changes, which make answers cost more.
+                // The new version may be made from changes, which make answers slower.
                 self.updates.note_change(apex, Instant::now());
             }
             self.put_into_service(entry, &state);
@@ -283,7 +283,7 @@ impl ControlLoop<'_> {
         report: Option<ZoneReport>,
         client: ZoneClient,
     ) {
-        // One reference belongs to this thread.
+        // This thread holds one of the references.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
@@ -318,7 +318,7 @@ impl ControlLoop<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZoneContent {
     SameFiles,
-    /// Its files have changed: the agent has written them again, or comments have changed.
+    /// The zone's files have changed, but not its records: the agent has rewritten them, or comments have changed.
     SameRecords,
     Changed,
 }

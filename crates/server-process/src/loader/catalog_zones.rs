@@ -84,7 +84,7 @@ impl Loader {
         self.members.zones().filter(is_member).map(|(apex, _)| self.member_zone(apex)).collect()
     }
 
-    /// The zones of the operator that are served, those of the folder among them.
+    /// The operator's served zones, including zones from the folder.
     pub(super) fn served_zones_of_operator(&self) -> impl Iterator<Item = &DomainName> {
         let of_operator = self.zones.iter().filter(|(_, loaded)| loaded.state.origin == ZoneOrigin::Operator);
         of_operator.map(|(apex, _)| apex)

@@ -43,7 +43,7 @@ impl OneSite {
         sites.with_site(self.index, self.site.clone())
     }
 
-    /// Its watched paths, after it became one of `sites`.
+    /// The site's watched paths, after it became one of `sites`.
     pub(crate) fn watched(self, sites: &Sites) -> Option<WatchedSite> {
         Some(self.watched?.of_site(self.index, &sites.all()[self.index]))
     }

@@ -38,9 +38,9 @@ pub(crate) struct OneZone {
     pub(crate) state: Arc<ZoneState>,
     /// The state before; `None` if the zone is new.
     pub(crate) before: Option<Arc<ZoneState>>,
-    /// Its files have the content that they had.
+    /// The content of the zone's files is unchanged.
     pub(crate) is_unchanged: bool,
-    /// It has the records that it had.
+    /// The zone's records are unchanged.
     pub(crate) has_same_records: bool,
     pub(crate) warnings: Vec<Diagnostic>,
     pub(crate) errors: Vec<Diagnostic>,

@@ -1,5 +1,5 @@
-//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. None of them is
-//! within the state folder, or around it.
+//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. No such
+//! directory contains the state folder or is inside it.
 
 use super::{Loader, Report, ServedRoot, open_directory};
 use crate::access;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
-    /// Those that are document roots, so that the sites are not served.
+    /// The number of document roots among them; their sites are not served.
     pub(super) root_count: usize,
     /// Of the first site that has one, if possible of one that is not served.
     pub(super) location: Option<Location>,
@@ -28,7 +28,8 @@ enum IsRoot {
 }
 
 impl Loader {
-    /// The releases before that of `link`, and their indexes. A site is served without one that cannot be opened.
+    /// The releases before the current release of `link`, and their indexes. A site is served without one that cannot
+    /// be opened.
     pub(super) fn open_previous(
         &mut self,
         site: &sanderling_config::Site,

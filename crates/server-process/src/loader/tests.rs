@@ -115,7 +115,7 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     check(&loaded, 1, Some(2), None);
     assert_eq!(loaded.load_status.problem_count(), 1);
     assert_eq!(loaded.load_status.problems_text(), "zone z0.example: not reloaded, keeping serial 1\n");
-    // It is read again each time, until it is correct.
+    // The file is read again each time, until it is correct.
     assert_eq!(fixture.load().load_status.problem_count(), 1);
     fixture.write(0, 3);
     check(&fixture.load(), 0, Some(3), None);
@@ -343,7 +343,7 @@ fn a_transferred_zone_that_is_to_be_signed_keeps_its_version_before() {
     check(&fixture.load(), 0, Some(1), None);
     fs::write(fixture.path("sanderling.toml"), format!("{lines}dnssec = true\n")).unwrap();
     check(&fixture.load(), 0, Some(1), None);
-    // It has expired.
+    // The zone has expired.
     fs::remove_file(transferred).unwrap();
     check(&fixture.load(), 0, None, None);
 }
@@ -392,7 +392,7 @@ fn changes_of_a_transferred_zone_are_applied_to_the_version_in_service() {
     let mut apply = |changes: &[u8]| fixture.loader.apply_changes(&config, &name, changes).map(|one| one.state.serial);
     assert_eq!(apply(&changes[1..]), None);
     assert_eq!(apply(&changes), Some(Some(2)));
-    // They do not lead on from that version.
+    // The changes do not start from that version.
     assert_eq!(apply(&changes), None);
 }
 

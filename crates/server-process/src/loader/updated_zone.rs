@@ -36,7 +36,7 @@ pub(crate) struct UpdatedZone {
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
-    /// The reason why no version can be made of the first update, which is therefore refused.
+    /// The reason why the first update results in no version, and is therefore refused.
     pub(crate) problem: Option<String>,
     /// The first change that no rule allows.
     pub(crate) denied: Option<DeniedChange>,
@@ -45,7 +45,7 @@ pub(crate) struct UpdatedZone {
 /// A change that no rule allows.
 #[derive(Debug)]
 pub(crate) struct DeniedChange {
-    /// Its update's index.
+    /// The index of the update.
     pub(crate) index: usize,
     pub(crate) owner: NameBuf,
     pub(crate) rtype: Rtype,
@@ -69,7 +69,7 @@ struct MadeVersion {
 }
 
 impl UpdatedZone {
-    /// The same refusal of all, with its cause.
+    /// A refusal of all updates, with its cause.
     pub(crate) fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
         let results = vec![UpdateResult::Refused(refusal); count];
         UpdatedZone { results, version: None, problem, denied: None }
@@ -88,7 +88,7 @@ impl Loader {
         loop {
             match self.try_apply(config, apex, &messages[..count]) {
                 Ok(updated) => return updated,
-                // One update makes a zone that cannot be served: it is found by halving.
+                // An update that results in a zone that cannot be served is found by halving.
                 Err(_) if count > 1 => count /= 2,
                 Err(problem) => return UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem)),
             }
@@ -213,11 +213,11 @@ impl Loader {
         let info = VersionInfo { serial: zone.serial(), record_count: zone.record_count() as u64, ..before };
         let zone_config = self.zone_named(config, apex)?;
         let is_loaded_whole = match zone_config.origin {
-            // It also says which zones there are.
+            // A catalog also defines zones.
             ZoneOrigin::Catalog => true,
             // A secondary follows its primary, and a catalog of this server follows its zones.
             ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
-            // One that the guard refuses is refused then.
+            // The guard checks the zone when it is loaded.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
                 provenance == Provenance::Files
                     && zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
@@ -304,7 +304,7 @@ impl LoadedZone {
     fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();
-        // It takes time in proportion to the zone, and signatures are made again long before they end.
+        // The search takes time in proportion to the zone, and signatures are renewed long before they expire.
         let is_known = self.expiration_found_at.is_some_and(|at| now.saturating_sub(at) < EXPIRATION_INTERVAL_S);
         let signatures_expire_at = match is_known {
             true => self.state.signatures_expire_at,
@@ -336,7 +336,7 @@ impl LoadedZone {
         Some(ZoneEntry::Served(zone))
     }
 
-    /// The zone's updates: those of the version in service or, without one, those that are stored.
+    /// The zone's updates, from the version in service or, without one, from the state folder.
     ///
     /// # Errors
     /// Returns an error if the updates cannot be read.
@@ -355,7 +355,7 @@ impl LoadedZone {
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
-        // Those that this process has not made itself.
+        // Stored updates count only if this process has not applied its own.
         let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
         if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
             log(&format!(
@@ -388,7 +388,7 @@ impl LoadedZone {
         let updates = self.state.updates.map(|updates| UpdateState { is_held: true, ..updates });
         let problem = Some(diagnostic.to_string());
         report.errors.push(diagnostic);
-        // It is read again each time, until the operator has decided.
+        // The zone is read again each time, until the operator has decided.
         self.sources = None;
         self.state = Arc::new(ZoneState { problem, updates, ..ZoneState::clone(&self.state) });
     }

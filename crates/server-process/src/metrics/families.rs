@@ -9,7 +9,7 @@ pub(crate) struct Family {
     /// The end of the name, if the samples have a unit.
     pub(crate) unit: &'static str,
     pub(crate) labels: &'static [&'static str],
-    /// Its description, in one sentence.
+    /// The family's description, in one sentence.
     pub(crate) help: &'static str,
     /// Whether it needs the section `[metrics]`.
     pub(crate) is_detailed: bool,

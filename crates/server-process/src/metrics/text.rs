@@ -1,4 +1,4 @@
-//! Writes metrics as text: that of OpenMetrics 1.0, or the older one of Prometheus 0.0.4.
+//! Writes metrics as text, in the OpenMetrics 1.0 format or the older Prometheus 0.0.4 format.
 
 use super::families::{Family, Kind};
 use std::fmt::{Display, Write};

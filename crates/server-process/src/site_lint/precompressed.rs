@@ -49,7 +49,8 @@ pub(super) struct CodedFile<'p> {
     is_of_page: bool,
 }
 
-/// The file at `path` as a precompressed one, if the server would use it so; `media_type` gives that of a name.
+/// The file at `path` as a precompressed file, if the server would use it as one; `media_type` returns a name's media
+/// type.
 pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &'t str) -> Option<CodedFile<'p>> {
     let base = ContentCoding::strip_file_extension(path)?;
     let coding = ContentCoding::COMPRESSED
@@ -62,9 +63,9 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
     is_compressible(media_type).then_some(CodedFile { coding, base, is_of_page })
 }
 
-/// The reason why the precompressed file at `path` is not used, or must not be, and the remedy. Without a budget for it
-/// and the file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no
-/// file at `base`.
+/// The reason why the precompressed file at `path` is not used, or must not be used, and the remedy. Without a budget
+/// for it and the file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there
+/// is no file at `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
     path: &Path,
@@ -104,7 +105,7 @@ pub(super) fn problem(
     })
 }
 
-/// The reason why the server does not send the file, as the server finds it out.
+/// The reason why the server does not send the file, found by the server's own check.
 fn fault(
     coding: ContentCoding,
     path: &Path,
@@ -137,7 +138,7 @@ fn problem_of_fault(fault: CodingFault) -> (&'static str, &'static str) {
     }
 }
 
-/// The same for a file without an uncompressed one, which the server decodes.
+/// The problem of a precompressed file without an uncompressed file, which the server decodes.
 fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static str, &'static str)> {
     match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
         Ok(bytes) if bytes <= decoded_bytes_max => None,

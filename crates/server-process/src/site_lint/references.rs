@@ -106,8 +106,7 @@ pub(super) fn of_page(content: &[u8]) -> PageReferences {
     page
 }
 
-/// The URLs of a `srcset`. One that contains commas, such as `data:`, may come in parts, of which none is a path of a
-/// site.
+/// The URLs of a `srcset`. A URL with commas, such as `data:`, may come in parts, none of which is a path of a site.
 fn source_set(text: &str) -> impl Iterator<Item = &str> {
     let has_data = text.contains("data:");
     text.split(',').filter_map(|candidate| candidate.split_ascii_whitespace().next()).filter(move |_| !has_data)

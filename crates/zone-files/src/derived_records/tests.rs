@@ -1,4 +1,4 @@
-//! What is added to the text of a zone.
+//! Tests of the records that are added to a zone's text.
 
 use crate::derived_records::Derivations;
 use crate::zone_loader;
@@ -21,7 +21,7 @@ fn record(kind: DerivedKind, owner: &str, data: &str) -> DerivedRecord {
     DerivedRecord { kind, owner: owner.to_owned(), ttl_s: 300, data: data.to_owned() }
 }
 
-/// What the agent has derived for `a.test` in three changes.
+/// The records that the agent has derived for `a.test` in three changes.
 fn set() -> DerivedSet {
     let records = vec![
         record(DerivedKind::Https, "a.test", "1 . alpn=h2"),
