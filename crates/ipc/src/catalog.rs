@@ -16,13 +16,13 @@ pub struct MemberList {
 /// A zone that a catalog has brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedMember {
-    /// Its name.
+    /// The zone's name.
     pub zone: String,
     /// The catalog that it belongs to.
     pub catalog: String,
     /// The label of its node there, in lower case and with escapes.
     pub label: String,
-    /// Its groups.
+    /// The member's groups.
     pub groups: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! One end of a connection between two processes.
+//! An end of a connection between two processes.
 //!
 //! No call blocks: a message for which the peer has no room is kept and sent later.
 
@@ -25,7 +25,7 @@ pub type OutgoingFds<'d> = Vec<(FdKind, BorrowedFd<'d>)>;
 /// Received descriptors with their kinds.
 pub type IncomingFds = Vec<(FdKind, OwnedFd)>;
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: SeqpacketSocket,

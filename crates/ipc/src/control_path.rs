@@ -51,7 +51,7 @@ fn absolute(folder: &str) -> Option<PathBuf> {
 
 /// The path for a server with the configuration of `source`; `None` if it has no control socket.
 ///
-/// `argument` is the value of `--control`, `key` that of `control` in the configuration file.
+/// `argument` is the value of `--control`, `key` the value of `control` in the configuration file.
 pub fn of_server(
     argument: Option<&Path>,
     key: Option<&Path>,

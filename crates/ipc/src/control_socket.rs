@@ -135,7 +135,7 @@ impl ControlSocket {
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let accepts = self.clients.len() < CLIENTS_MAX && self.accept_paused_until.is_none();
         let listener = accepts.then(|| self.listener.as_fd());
-        // One that has sent its command and disconnects would be readable forever.
+        // A client that has sent its command and disconnects would be readable forever.
         let clients = self.clients.iter().filter(|client| client.state == ClientState::Connected);
         listener.into_iter().chain(clients.map(|client| client.connection.as_fd()))
     }

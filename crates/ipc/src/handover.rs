@@ -20,7 +20,7 @@ const FDS_PER_PACKET: usize = 32;
 /// Time for the other process to read or send a handover.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has that of its service.
+/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has its service's name.
 const NAMES: [(&str, FdKind); 14] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
@@ -55,7 +55,7 @@ pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
 pub struct Descriptors {
     /// The text of the configuration.
     pub configuration: Option<OwnedFd>,
-    /// Good versions of zones; later ones replace those of the same zones.
+    /// Good versions of zones; a later version replaces an earlier version of the same zone.
     pub zones: Vec<OwnedFd>,
     /// The certificates with their private keys.
     pub certificates: Option<OwnedFd>,

@@ -49,19 +49,19 @@ pub enum Command {
         /// The number of this set.
         number: u64,
     },
-    /// The server process answers what certificate authorities look for. To the agent.
+    /// The server process serves the ACME challenges. To the agent.
     ChallengesServed {
         /// The number of the set.
         number: u64,
     },
-    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and those that
-    /// another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
+    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and the keys
+    /// that another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
     HoldKeys {
         /// The number of this set.
         number: u64,
     },
-    /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the
-    /// command ([`FdKind::KeptCertificates`]). To the keeper.
+    /// Erase all private keys except the keys of the last [`Command::HoldKeys`] and of the good versions that come with
+    /// the command ([`FdKind::KeptCertificates`]). To the keeper.
     RetainKeys,
     /// Serve signing requests at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
@@ -77,27 +77,28 @@ pub enum Command {
         /// Whether the command has succeeded so far.
         is_success: bool,
     },
-    /// Do this with a signed zone. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
+    /// Carry out this command for a signed zone. To the agent, it comes with the client that gets the answer
+    /// ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
     /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
     /// ([`FdKind::ZoneKeys`]), and not at the previous one. To the agent.
     UseKeeper,
     /// Report the requested certificates, or one of them.
     Certificates {
-        /// Its domain.
+        /// The certificate's domain.
         name: Option<String>,
-        /// For programs.
+        /// Whether the answer is JSON, for programs.
         is_json: bool,
     },
     /// Request a certificate now. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
     RenewCertificate {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
     },
     /// Request a certificate, and revoke the previous one. To the agent it comes with the client that gets the answer
     /// ([`FdKind::Requester`]).
     RevokeCertificate {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
         /// Whether someone else may have the private key.
         is_key_compromised: bool,
@@ -111,10 +112,9 @@ pub enum Command {
     ZoneServed(ServedZone),
     /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
     StoreJournals,
-    /// Store what dynamic updates have made of a zone, which comes with the command ([`FdKind::Updates`]). To the
-    /// agent.
+    /// Store the result of a zone's dynamic updates, which comes with the command ([`FdKind::Updates`]). To the agent.
     StoreUpdates(UpdatesToStore),
-    /// The agent has stored what dynamic updates have made of a zone, or not.
+    /// The agent has stored the result of a zone's dynamic updates, or failed to.
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with the command ([`FdKind::ServedCertificates`]) are in service now. To the agent.
     CertificatesServed,
@@ -134,7 +134,7 @@ pub enum Command {
     },
     /// Load one site again, which may have another release.
     ReloadSite {
-        /// Its domain; `None` for that of `serve FOLDER`.
+        /// The site's domain; `None` for the site of `serve FOLDER`.
         name: Option<String>,
     },
     /// Do this with one zone, or all. To a server process it comes with the client that gets the answer
@@ -155,31 +155,31 @@ pub enum Command {
 pub enum ZoneCommand {
     /// Load one zone again.
     Reload {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Even if it has lost records or its serial went back.
         is_forced: bool,
     },
     /// List all zones.
     List {
-        /// For programs.
+        /// Whether the answer is JSON, for programs.
         is_json: bool,
     },
     /// Report the state of one zone.
     Status {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
     /// Write the records of a zone as a zone file.
     Show {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Only records of this type.
         rrtype: Option<String>,
     },
     /// Write the zone file with the dynamic updates merged in.
     Export {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
 }
@@ -220,14 +220,14 @@ pub enum RolloverKeys {
     Zsk,
 }
 
-/// How the status is written.
+/// The format of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatusFormat {
     /// For people, on one screen.
     Text,
     /// For people, with all threads, sites and zones.
     Verbose,
-    /// For programs.
+    /// Whether the answer is JSON, for programs.
     Json,
     /// Metrics in the format of OpenMetrics.
     Metrics,
@@ -288,7 +288,7 @@ pub enum Event {
     Stderr(Text),
     /// The command has ended.
     Done {
-        /// Whether it has succeeded.
+        /// Whether the command has succeeded.
         is_success: bool,
     },
     /// The server process serves.
@@ -304,14 +304,14 @@ pub enum Event {
     Reloaded {
         /// The changes, for standard output.
         changes: Text,
-        /// Sites and zones that could not be loaded. Their last good versions stay in service.
+        /// Sites and zones that could not be loaded. The last good versions of these stay in service.
         problem_count: usize,
     },
     /// The configuration, or the site, has errors, which have been reported; the server process keeps the current one.
     ReloadRefused,
     /// A site leads to another release than before.
     ReleaseSwitched {
-        /// Its domain; `None` for that of `serve FOLDER`.
+        /// The site's domain; `None` for the site of `serve FOLDER`.
         name: Option<String>,
     },
     /// The server process cannot apply the configuration, or a version that the agent has stored, but a new one could,
@@ -319,25 +319,25 @@ pub enum Event {
     NewProcessNeeded(Text),
     /// Keep the good versions of zones that come with this event ([`FdKind::Zones`]) for the next server process.
     ZonesKept {
-        /// Whether they are all; otherwise they replace those of the same zones.
+        /// Whether these are all versions; otherwise they replace the versions of the same zones.
         replaces_all: bool,
     },
     /// Keep the good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) for the next
     /// server process, in place of the previous ones.
     CertificatesKept,
-    /// The agent has an order in progress: certificate authorities look for what comes with this event
+    /// The agent has an order in progress: certificate authorities look for the challenges that come with this event
     /// ([`FdKind::Challenges`]), and for nothing else.
     ChallengesChanged {
         /// The number of this set.
         number: u64,
     },
-    /// The server process answers what certificate authorities look for.
+    /// The server process serves the ACME challenges.
     ChallengesServed {
         /// The number of the set.
         number: u64,
     },
-    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now: those that the agent is concerned
-    /// with, since they have secondary or primary servers.
+    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now. They concern the agent, since they
+    /// have secondary or primary servers.
     ZonesServed,
     /// Another version of one of these zones is served now.
     ZoneServed(ServedZone),
@@ -345,17 +345,18 @@ pub enum Event {
     JournalsChanged,
     /// Dynamic updates have made a version of a zone, which is served when it is stored ([`FdKind::Updates`]).
     UpdatesMade(UpdatesToStore),
-    /// The agent has stored what dynamic updates have made of a zone, or not.
+    /// The agent has stored the result of a zone's dynamic updates, or failed to.
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes
-    /// are made with no other ones. Only of domains from which records are derived.
+    /// are made with no other ones. Only domains from which records are derived are included.
     CertificatesServed,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
-    /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the
-    /// changes that come with the event ([`FdKind::ZoneChanges`]). It answers the agent ([`FdKind::Requester`]).
+    /// The agent has stored another version of a zone, or removed it: the server process must load it, or apply the
+    /// changes that come with the event ([`FdKind::ZoneChanges`]). The server process answers the agent
+    /// ([`FdKind::Requester`]).
     ZoneStored {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Even if it has lost records or its serial went back.
         #[serde(default)]
@@ -363,7 +364,7 @@ pub enum Event {
     },
     /// The agent has stored a certificate.
     CertificateStored {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
     },
     /// The agent has stored derived records.
@@ -382,7 +383,7 @@ pub enum Event {
     },
     /// The keys for the next keeper ([`FdKind::HeldKeys`]).
     KeysKept,
-    /// The keeper is alive, and has done this.
+    /// The keeper is alive, and reports its counters.
     KeeperReport(SigningCounts),
     /// The server process cannot write this log.
     LogFailed(LogKind),
@@ -390,9 +391,10 @@ pub enum Event {
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
-    /// The server process has stopped accepting, after the command to drain: all new connections are the other one's.
+    /// The server process has stopped accepting, after the command to drain: the other process accepts all new
+    /// connections.
     AcceptLeft,
-    /// The server process has finished to drain, and exits.
+    /// The server process has finished draining, and exits.
     Drained {
         /// Responses that were aborted after `drain_timeout_ms`.
         cut_off_count: u64,
@@ -502,8 +504,8 @@ pub enum PendingCommand {
     Zone(ZoneCommand),
 }
 
-/// Text that fits into a packet. It ends on a terminal or in a log: one that was received has no control characters
-/// with an effect there.
+/// Text that fits into a packet. The text is shown on a terminal or in a log, so a received text contains no control
+/// characters with an effect there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Text(#[serde(deserialize_with = "printable_text")] String);
@@ -567,11 +569,11 @@ impl fmt::Display for Text {
 /// The reason why a packet is not a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It comes from another program.
+    /// The packet comes from another program.
     NotOurs,
-    /// It comes from another version of this program.
+    /// The packet comes from another version of this program.
     OtherVersion(u8),
-    /// It breaks the form of this version.
+    /// The packet breaks the format of this version.
     Malformed(String),
 }
 

@@ -4,7 +4,7 @@
 //! process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
 //! With a keeper, the supervisor sends it the certificates with their keys, and the keeper passes them on to the server
-//! process without the keys. It also gives the supervisor the keys, for the next keeper
+//! process without the keys. The keeper also gives the supervisor the keys, for the next keeper
 //! ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
 //!
 //! Copies in memory are erased after use.
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 const CERTIFICATES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of one ticket key.
 pub const TICKET_KEY_BYTES: usize = 48;
-/// How long a shared key is the current one, and then the previous one.
+/// The time in seconds for which a shared key is current, and after that previous.
 pub const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// The first byte of good versions: another version of the program may have kept them.
@@ -45,7 +45,7 @@ pub enum CertificateContent {
         /// The private key.
         key: SecretContent,
     },
-    /// The certificates as DER, that of the server first. The keeper has the key.
+    /// The certificates as DER, the server certificate first. The keeper has the key.
     Held(Vec<Vec<u8>>),
 }
 
@@ -66,7 +66,7 @@ pub enum NoCertificate {
     Unreadable(String),
     /// The keeper cannot use the content of the files.
     Unusable {
-        /// The reason why.
+        /// The reason.
         problem: String,
         /// The remedy.
         remedy: String,
@@ -324,9 +324,9 @@ fn malformed() -> io::Error {
 pub struct SharedKeys {
     /// When the current ticket key was made, in seconds since 1970.
     pub made_at_unix_s: u64,
-    /// They encrypt session tickets of TLS.
+    /// The keys that encrypt TLS session tickets.
     pub tickets: KeyPair<TICKET_KEY_BYTES>,
-    /// They make and check cookies of DNS.
+    /// The keys that create and check DNS cookies.
     pub cookies: KeyPair<COOKIE_SECRET_BYTES>,
 }
 

@@ -59,7 +59,7 @@ impl<'m> SignRequest<'m> {
 pub enum Refusal {
     /// The message is not a request.
     Malformed = 1,
-    /// The input is not that of a signature in a handshake of a server.
+    /// The input is not what a server signs in a handshake.
     NotOfHandshake = 2,
     /// The keeper does not have the key.
     UnknownKey = 3,
@@ -72,7 +72,7 @@ impl Refusal {
     pub const ALL: [Refusal; 4] =
         [Refusal::Malformed, Refusal::NotOfHandshake, Refusal::UnknownKey, Refusal::WrongScheme];
 
-    /// Its name in the status and in metrics.
+    /// The refusal's name in the status and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",

@@ -20,7 +20,7 @@ pub type ZoneKeyId = [u8; KEY_ID_BYTES];
 /// A key of a zone, without the private part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneKey {
-    /// Its ID.
+    /// The key's ID.
     pub id: ZoneKeyId,
     /// The algorithm of DNSSEC.
     pub algorithm: u8,
@@ -33,12 +33,12 @@ pub struct ZoneKey {
 pub enum ZoneKeyRequest {
     /// The zone's keys.
     List {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
-    /// Another key for the zone. It is on the disk when the answer comes.
+    /// Another key for the zone. The key is on the disk when the answer comes.
     Make {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// The algorithm of DNSSEC.
         algorithm: u8,
@@ -68,7 +68,7 @@ pub enum ZoneKeyAnswer {
     Keys(Vec<ZoneKey>),
     /// A signature for each input, as RRSIG records have it.
     Signatures(Vec<Vec<u8>>),
-    /// It has done nothing, for this reason.
+    /// The keeper has done nothing, for this reason.
     Refused(String),
 }
 

@@ -1,5 +1,5 @@
-//! The private keys that the keeper has: those of the current certificates, and those of good versions that server
-//! processes still serve since the current files cannot be used.
+//! The keeper's private keys, for the current certificates, and for good versions that server processes still serve
+//! because the current files cannot be used.
 
 use sanderling_ipc::secrets::{CertificateContent, KeptCertificate, NoCertificate, PassedCertificate, SecretContent};
 use sanderling_tls::{Certificate, KeyId, PrivateKey};
@@ -16,7 +16,7 @@ pub(crate) struct KeySet {
 #[derive(Debug)]
 struct HeldKey {
     key: PrivateKey,
-    /// It as PEM, for the next keeper.
+    /// The key as PEM, for the next keeper.
     pem: SecretContent,
 }
 
@@ -51,7 +51,7 @@ impl KeySet {
         }
     }
 
-    /// Erases all keys but those of the current certificates and of `kept`.
+    /// Erases all keys except the keys of the current certificates and of `kept`.
     pub(crate) fn retain(&mut self, kept: &[KeptCertificate]) {
         let kept: HashSet<KeyId> =
             kept.iter().filter_map(|kept| Certificate::key_id_of(kept.content.held()?)).collect();

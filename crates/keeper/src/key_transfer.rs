@@ -170,8 +170,8 @@ fn state_file(zone: &DomainName) -> PathBuf {
     Path::new(SIGNING).join(format!("{}.json", zone_file_name(zone)))
 }
 
-/// The state in the file `name`; that of a zone without keys if there is none. The agent can write the folder, and this
-/// process may be root: no link is followed.
+/// The state in the file `name`; without a file, the state of a zone without keys. The agent can write the folder, and
+/// this process may be root: no link is followed.
 fn read_state(state: &Path, name: &Path) -> Result<SigningState, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", state.join(name).display());
     let folder = Directory::open(state).map_err(|error| failed(&error))?;

@@ -159,7 +159,7 @@ impl MainLoop {
         let serve = move || match given.recv() {
             Ok(Unserved::Handshakes(socket)) => shared.serve(&socket),
             Ok(Unserved::Zones(stream)) => {
-                // It ends with the agent.
+                // The thread ends with the agent.
                 let _ = folder.map(|folder| zone_thread::serve(ZoneKeys::new(folder), &shared, stream));
             }
             Err(_) => {}

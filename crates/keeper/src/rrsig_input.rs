@@ -57,8 +57,8 @@ impl SigningKeyName {
         (RecordSource::of(records.rtype, is_apex) == RecordSource::Keys).then_some(records)
     }
 
-    /// Checks that `records` of [`naming_keys`](Self::naming_keys) name no keys but those of `known`: with a signature
-    /// of another key, its owner could sign the zone without the keeper.
+    /// Checks that `records` of [`naming_keys`](Self::naming_keys) name only keys in `known`: if the keeper signed
+    /// another key, its owner could sign the zone without the keeper.
     ///
     /// # Errors
     /// Returns an error if the records name another key.

@@ -67,7 +67,7 @@ impl Shared {
     /// Signs with these keys from now on.
     pub(crate) fn replace_keys(&self, keys: HashMap<KeyId, PrivateKey>) {
         let before = std::mem::replace(&mut *self.keys.write().unwrap_or_else(PoisonError::into_inner), keys);
-        // They are erased after the lock is released.
+        // The previous keys are erased after the lock is released.
         drop(before);
     }
 

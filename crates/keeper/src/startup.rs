@@ -32,7 +32,7 @@ pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
 }
 
 fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
-    // The supervisor handles those of the terminal, which reach both.
+    // The supervisor handles signals from the terminal, which reach both processes.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     let Descriptors { configuration, connections, .. } = handover::from_names()?;

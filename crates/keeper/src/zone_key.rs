@@ -15,7 +15,7 @@ const RSASHA256: u8 = 8;
 const ECDSAP256SHA256: u8 = 13;
 const ED25519: u8 = 15;
 
-/// A private key. It is erased when it is dropped, with aws-lc-rs.
+/// A private key. The key is erased when it is dropped, by aws-lc-rs.
 #[derive(Debug)]
 pub(crate) struct ZonePrivateKey {
     algorithm: u8,

@@ -29,9 +29,10 @@ pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
     /// The zones for which keys are made: those that the configuration has signed.
     pub(crate) zones: Vec<DomainName>,
-    /// The zones that are becoming unsigned. They may ask the parent zone to remove their DS records.
+    /// The zones that are becoming unsigned. These zones may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
-    /// The zones that others sign too (RFC 8901). Their DNSKEY, CDS and CDNSKEY records may name keys of others.
+    /// The zones that others sign too (RFC 8901). The DNSKEY, CDS and CDNSKEY records of these zones may name other
+    /// signers' keys.
     pub(crate) shared_zones: Vec<DomainName>,
 }
 
@@ -221,7 +222,7 @@ fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
     read.map(|_| content).map_err(|error| error.to_string())
 }
 
-/// A zone's name; text in any other form than that of the configuration is refused.
+/// A zone's name; any form that differs from the configuration's is refused.
 fn parse_zone(text: &str) -> Result<DomainName, String> {
     let name = DomainName::parse(text).map_err(|problem| problem.message)?;
     if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is not the name of a zone")) }

@@ -42,7 +42,7 @@ pub enum FormatError {
     ControlCharacter,
     /// No variable at all.
     NoVariable,
-    /// It is too long.
+    /// The format is too long.
     TooLong,
 }
 
@@ -125,7 +125,7 @@ impl<V: Variable> Format<V> {
 }
 
 impl Format<HttpVariable> {
-    /// The field lines that a line needs, out of those of `record`.
+    /// The field lines of `record` that a log line needs.
     pub(crate) fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         let mut lines = Vec::new();
         for part in &self.parts {

@@ -51,9 +51,9 @@ fn control_frame(frame_type: u32, content_type: &[u8]) -> Vec<u8> {
 /// The fault of a reader's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// It is not a control frame, or it is too long.
+    /// The frame is not a control frame, or it is too long.
     NoControlFrame,
-    /// It is a control frame, and not ACCEPT.
+    /// The frame is a control frame other than ACCEPT.
     NotAccepted,
     /// The reader accepts only content of other types.
     OtherContent,

@@ -1,14 +1,14 @@
-//! One request of HTTP with its response, as the access log has it.
+//! An HTTP request with its response, for the access log.
 
 use crate::variable::Record;
 use std::net::SocketAddr;
 
-/// One request with its response.
+/// A request with its response.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpRecord<'r> {
     /// The client.
     pub client: SocketAddr,
-    /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form
+    /// The request line without its end, or as much of it as was received. The line of an HTTP/2 request is in the form
     /// of HTTP/1.1.
     pub line: &'r [u8],
     /// The field lines.

@@ -12,7 +12,7 @@ const JSON: &str = concat!(
     r#""type":"$qtype","rcode":"$rcode","bytes":$reply_bytes}"#
 );
 
-/// One query with its reply.
+/// A query with its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryRecord<'r> {
     /// The client.

@@ -217,7 +217,7 @@ impl Loader {
             ZoneOrigin::Catalog => true,
             // A secondary follows its primary, and a catalog of this server follows its zones.
             ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
-            // The guard checks the zone when it is loaded.
+            // If the guard refuses the version, the zone is loaded as a whole, which reports the refusal.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
                 provenance == Provenance::Files
                     && zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
