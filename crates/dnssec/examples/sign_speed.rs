@@ -1,8 +1,8 @@
 //! Measures the processor time in which a zone is signed: `cargo run --release -p sanderling-dnssec --example
 //! sign_speed -- [NAMES]`.
 //!
-//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one
-//! record changes, and the zone is signed as a whole; then names are added and removed, one after the other, and only
+//! The zone has an address for each name. The zone is signed with signatures that cost nothing and with ECDSA P-256.
+//! Then one record changes, and the whole zone is signed; finally names are added and removed one by one, and only
 //! these changes are signed.
 
 use aws_lc_rs::rand::SystemRandom;

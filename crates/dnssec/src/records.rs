@@ -40,7 +40,7 @@ struct StoredName {
     start: usize,
     wire_bytes: u16,
     key_bytes: u16,
-    /// Its first record's index. A builder does not have it yet.
+    /// The index of the name's first record. A builder does not have it yet.
     records_start: u32,
 }
 
@@ -83,7 +83,7 @@ fn canonical(rtype: Rtype, rdata: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl RecordsBuilder {
-    /// Adds a record. Its RDATA passes [`sanderling_dns::rdata::check`].
+    /// Adds a record. The RDATA must pass [`sanderling_dns::rdata::check`].
     ///
     /// # Panics
     /// Panics if the RDATA has more than 64 KiB.
@@ -397,7 +397,7 @@ impl<'r> Rrset<'r> {
         self.records[0].rtype
     }
 
-    /// The records' TTL; of RRSIG records, that of the first.
+    /// The TTL of the records; for RRSIG records, the TTL of the first.
     pub(crate) fn ttl_s(self) -> u32 {
         self.records[0].ttl_s
     }

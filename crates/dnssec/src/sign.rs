@@ -71,7 +71,7 @@ impl KeysInUse {
     }
 }
 
-/// How the zone proves that a name does not exist.
+/// The record type that proves that a name does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// NSEC (RFC 4034 §4).
@@ -80,7 +80,7 @@ pub enum Denial {
     Nsec3,
 }
 
-/// The serial of the signed version. Each is later than that of the previous version, except for `Keep`.
+/// The serial of the signed version. Each serial is later than the previous version's, except with `Keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialPolicy {
     /// The unsigned records' serial. Secondaries do not notice new signatures of the same records.
@@ -96,14 +96,14 @@ pub enum SerialPolicy {
 /// How a zone is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningParameters {
-    /// How the zone proves that a name does not exist.
+    /// The record type that proves that a name does not exist.
     pub denial: Denial,
-    /// How long a signature is valid.
+    /// The validity of a signature in seconds.
     pub validity_s: u32,
     /// The time before its end from which on a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Those that
-    /// would be replaced within the next 24th part of this are replaced together.
+    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Signatures
+    /// that would be replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -150,13 +150,13 @@ pub struct SigningJob<'j> {
     /// The zone's apex.
     pub apex: Name<'j>,
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
-    /// ignored; DNSKEY, CDS and CDNSKEY records are kept together with those of `keys`.
+    /// ignored; DNSKEY, CDS and CDNSKEY records are kept, in addition to the records of `keys`.
     pub unsigned: &'j Records,
     /// The previous signed version, whose signatures are kept if they are still right.
     pub previous: Option<&'j Records>,
     /// The keys.
     pub keys: &'j KeysInUse,
-    /// How to sign.
+    /// The signing parameters.
     pub parameters: &'j SigningParameters,
     /// Now, in seconds since 1970.
     pub now_unix_s: u64,
@@ -173,7 +173,7 @@ pub struct SignedZone {
     pub is_changed: bool,
     /// When it must be signed again; `None` without signatures.
     pub sign_again_at_unix_s: Option<u64>,
-    /// How long resolvers keep parts of it.
+    /// The times for which resolvers keep parts of the zone.
     pub ttls: ZoneTtls,
     /// Signatures that were made.
     pub made_count: usize,
@@ -186,13 +186,13 @@ pub struct SignedZone {
 pub struct RecordChanges {
     /// The records that the zone no longer has.
     pub removed: Records,
-    /// Those that it adds. An SOA replaces the previous one.
+    /// The records that the change adds. An SOA replaces the previous one.
     pub added: Records,
 }
 
 impl RecordChanges {
     /// The changes from the records for which `version` was signed, with `keys`, to `unsigned`; `None` if the whole
-    /// zone must be signed, because the records of keys have changed. It takes time in proportion to the zone.
+    /// zone must be signed, because the records of keys have changed. The time is proportional to the size of the zone.
     pub fn between(
         version: &ZoneVersion,
         unsigned: &Records,
@@ -216,11 +216,11 @@ pub struct ChangeJob<'j> {
     pub apex: Name<'j>,
     /// The changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
     pub changes: &'j RecordChanges,
-    /// Names whose signatures must be renewed if they expire soon: those of [`due_signatures`], or some of them.
+    /// Names whose signatures must be renewed if they expire soon: the names from [`due_signatures`], or some of them.
     pub renewed: &'j [NameBuf],
     /// The keys that the version was signed with.
     pub keys: &'j KeysInUse,
-    /// How it was signed.
+    /// The parameters with which the version was signed.
     pub parameters: &'j SigningParameters,
     /// Now, in seconds since 1970.
     pub now_unix_s: u64,
@@ -231,7 +231,7 @@ pub struct ChangeJob<'j> {
 pub struct SignedChange {
     /// The records that the next version no longer has.
     pub removed: Records,
-    /// Those that it adds.
+    /// The records that the change adds.
     pub added: Records,
     /// The serial of the previous version.
     pub serial_before: u32,
@@ -256,7 +256,7 @@ pub struct DueSignatures {
     pub sign_again_at_unix_s: Option<u64>,
 }
 
-/// How long resolvers keep parts of a version.
+/// The times for which resolvers keep parts of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ZoneTtls {
     /// The DNSKEY records, or that there are none.
@@ -299,10 +299,10 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
     version::make(&job, signer)
 }
 
-/// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which
-/// is a digest of all records, in proportion to the zone. `None` if [`sign`] must make the next version, since the
-/// change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is as before
-/// then, and after an error.
+/// Changes a signed version into the next one. The time is proportional to the size of the change; with a ZONEMD
+/// record, which is a digest of all records, to the size of the zone. `None` if [`sign`] must make the next version,
+/// since the change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is
+/// as before then, and after an error.
 ///
 /// # Errors
 /// Returns the reason why the zone is not signed.
@@ -317,7 +317,7 @@ pub fn sign_change(
     change::make(version, &job, signer)
 }
 
-/// Finds the signatures of `version` that must be renewed. It takes time in proportion to the zone.
+/// Finds the signatures of `version` that must be renewed. The time is proportional to the size of the zone.
 pub fn due_signatures(version: &ZoneVersion, parameters: &SigningParameters, now_unix_s: u64) -> DueSignatures {
     let mut due = DueSignatures { names: Vec::new(), sign_again_at_unix_s: None };
     for node in version.nodes() {

@@ -125,9 +125,9 @@ pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -
 pub struct InputRecords<'i> {
     /// The owner of all records.
     pub owner: Name<'i>,
-    /// Their type.
+    /// The records' type.
     pub rtype: Rtype,
-    /// Their RDATA.
+    /// The records' RDATA.
     pub rdatas: Vec<&'i [u8]>,
 }
 

@@ -21,10 +21,10 @@ const DAY_S: u64 = 24 * 3600;
 const DS_TTL_S: u32 = 24 * 3600;
 /// The RDATA of the CDS record that asks for the removal of all DS records (RFC 8078 §4).
 pub const CDS_DELETE: [u8; 5] = [0; 5];
-/// The same as a CDNSKEY record.
+/// The CDNSKEY record that requests the deletion of the DS records.
 pub const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
 
-/// One key, one for keys and one for the zone, or none.
+/// A single key, a key for keys and a key for the zone, or no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyLayout {
@@ -129,7 +129,7 @@ impl Presence {
         }
     }
 
-    /// Its progress over time.
+    /// The progress at a time.
     fn at(self, now_unix_s: u64) -> Presence {
         match self {
             Presence::Spreading { until_unix_s } if until_unix_s <= now_unix_s => Presence::Everywhere,
@@ -194,11 +194,11 @@ impl Presence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Goal {
-    /// It is introduced and used.
+    /// The key is introduced and used.
     Active,
-    /// It is used until the key that replaces it is made.
+    /// The key is used until its replacement is made.
     Replaced,
-    /// It is removed.
+    /// The key is removed.
     Retired,
 }
 
@@ -235,7 +235,7 @@ impl ZoneKey {
     }
 }
 
-/// How long resolvers keep parts of a zone's versions.
+/// The times for which resolvers keep parts of a zone's versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedTtls {
     /// Of the last version.
@@ -303,7 +303,7 @@ pub struct ServedSerial {
 pub struct ParentDs {
     /// The DS records; empty if there are none.
     pub ds: Vec<Ds>,
-    /// Their TTL or, without DS records, that of the negative answer.
+    /// The TTL of the DS records or, without any, of the negative answer.
     pub ttl_s: u32,
     /// When the last of the servers answered, in seconds since 1970.
     pub at_unix_s: u64,
@@ -312,7 +312,7 @@ pub struct ParentDs {
 /// The RDATA of DNSKEY records of this signer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnskeyRdatas {
-    /// Those that each server of the zone is to have.
+    /// The records that each server of the zone should have.
     pub wanted: Vec<Vec<u8>>,
     /// The records that no server should have, not yet or no longer.
     pub unwanted: Vec<Vec<u8>>,
@@ -321,9 +321,9 @@ pub struct DnskeyRdatas {
 /// A key to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRequest {
-    /// Its algorithm.
+    /// The key's algorithm.
     pub algorithm: Algorithm,
-    /// Its role.
+    /// The key's role.
     pub role: KeyRole,
 }
 

@@ -22,7 +22,7 @@ pub enum ZonemdResult {
     Mismatch,
 }
 
-/// Checks the ZONEMD records with SHA-384 at the apex (RFC 8976 §4). Their signatures are not checked.
+/// Checks the ZONEMD records with SHA-384 at the apex (RFC 8976 §4). The signatures are not checked.
 pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     let soa = records.rrset(apex, Rtype::SOA).and_then(|rrset| rrset.rdatas().next());
     let Some(serial) = soa.and_then(serial_of) else { return ZonemdResult::Absent };

@@ -7,7 +7,7 @@ use crate::frame::{HEADER_BYTES, U31_MAX};
 /// A connection's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
+    /// Limits of a request, the same as in HTTP/1.1. The head has the form of HTTP/1.1 here.
     pub request: RequestLimits,
     /// Concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams_max: u32,

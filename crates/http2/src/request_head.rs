@@ -74,7 +74,7 @@ impl Pseudo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockError {
     Compression,
-    /// It has more than [`Limits::decoded_bytes_max`].
+    /// The block decodes to more than [`Limits::decoded_bytes_max`].
     TooLong,
 }
 

@@ -1,4 +1,4 @@
-//! One connection: received frames become requests, and responses become frames.
+//! A connection: received frames become requests, and responses become frames.
 
 mod control;
 mod requests;
@@ -148,9 +148,9 @@ impl Request {
 pub enum PartialEnd {
     /// There is none that can be ended separately.
     HasNone,
-    /// Its stream was reset, after the response.
+    /// The request's stream was reset, after the response.
     Reset,
-    /// It must be answered; its head is in [`Scratch::head`].
+    /// The request must be answered; its head is in [`Scratch::head`].
     Request(Request),
 }
 
@@ -163,9 +163,9 @@ pub enum Content<'c, B> {
     Bytes(&'c [u8]),
     /// As many bytes as `length_bytes`, at least one, which the caller supplies later, in [`DataFrame`]s.
     Later {
-        /// Their source.
+        /// The source of the bytes.
         body: B,
-        /// Their number.
+        /// The number of bytes.
         length_bytes: u64,
     },
 }
@@ -213,8 +213,8 @@ impl From<BlockError> for Violation {
 type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
-    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of
-    /// others have a target in absolute-form.
+    /// A connection on which nothing has been received. `scheme`: the scheme of its requests. The heads of others have
+    /// a target in absolute-form.
     pub fn new(limits: &Limits, scheme: Scheme) -> Session<B> {
         Session {
             scheme,
@@ -263,7 +263,7 @@ impl<B> Session<B> {
         self.streams.iter().filter(is_unsent).count()
     }
 
-    /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
+    /// Bytes of memory that the connection holds, including the waiting content, as `of_body` measures it.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),

@@ -47,15 +47,16 @@ impl ClientSide {
 
 #[derive(Debug)]
 pub(crate) enum Work<B> {
-    /// The content of the request, on which the response depends, has not arrived whole. It follows the head.
+    /// The content of the request, on which the response depends, has not arrived whole. The content follows the head.
     Receiving { head: Vec<u8>, head_bytes: usize },
     /// The caller cannot answer yet.
     Parked { head: Vec<u8> },
-    /// The same, and the client has reset the stream. It counts until the caller's work has ended.
+    /// The caller cannot answer yet, and the client has reset the stream. The stream counts until the caller's work has
+    /// ended.
     Abandoned,
     /// Content of the response is left. `turn`: when the stream last sent.
     Sending { body: B, left_bytes: u64, turn: u64 },
-    /// The same, and the caller cannot supply the next content yet.
+    /// The response is being sent, and the caller cannot supply the next content yet.
     Stalled { body: B, left_bytes: u64 },
     /// The response is sent whole, and the rest of the request is discarded.
     Discarding,

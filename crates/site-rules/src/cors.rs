@@ -1,4 +1,4 @@
-//! Which other origins may read the responses of a site (CORS, in the Fetch standard).
+//! The other origins that may read the responses of a site (CORS, in the Fetch standard).
 
 use crate::field::FieldEdits;
 

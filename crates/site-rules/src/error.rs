@@ -1,4 +1,4 @@
-//! The problem of a rule, and those of the lines of a rules file.
+//! The problem of a rule, and the problems of a rules file's lines.
 
 /// Problems of one file that are reported; the others are counted. A report shows 100 of all files.
 pub(crate) const PROBLEMS_MAX: usize = 40;

@@ -24,8 +24,8 @@ pub fn is_build_file(path: &[u8]) -> bool {
     CODE.contains(&extension) && has_fingerprint(name)
 }
 
-/// Whether the name of the file at `path` changes with its content: that of a build file, or of any file with a hash
-/// in a folder of a build tool.
+/// Whether the name of the file at `path` changes with its content: a build file, or any file with a hash in a build
+/// tool's folder.
 pub fn changes_with_content(path: &[u8]) -> bool {
     let mut segments = path.rsplit(|&byte| byte == b'/');
     let name = segments.next().unwrap_or_default();

@@ -19,7 +19,7 @@ impl Index {
         Index::with_keys(patterns, |path| path)
     }
 
-    /// The same with keys in place of paths and of first segments.
+    /// The index for patterns with keys in place of paths and first segments.
     pub(crate) fn with_keys<'p>(patterns: impl Iterator<Item = &'p Pattern>, key_of: impl Fn(&[u8]) -> &[u8]) -> Index {
         let mut index = Index::default();
         for (position, pattern) in patterns.enumerate() {
@@ -39,7 +39,7 @@ impl Index {
         self.candidates_by(path, &path[..memchr::memchr(b'/', path).unwrap_or(path.len())])
     }
 
-    /// The same by the keys of the path and of its first segment.
+    /// The candidates by the keys of the path and of its first segment.
     #[inline]
     pub(crate) fn candidates_by(&self, path: &[u8], first: &[u8]) -> Candidates<'_> {
         Candidates {

@@ -1,6 +1,6 @@
 //! Options of sites and of clients that the server takes unchanged from the configuration.
 
-/// How a request's file is found.
+/// The options for finding a request's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
     /// The names of the file that answers for a directory; the first one that exists does.
@@ -30,7 +30,7 @@ impl Default for FileOptions {
     }
 }
 
-/// How a proxy names its client.
+/// The way in which a proxy names its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFrom {
     /// By the PROXY protocol, at the start of the connection.

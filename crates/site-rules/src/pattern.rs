@@ -35,7 +35,8 @@ pub struct RequestPath<'r> {
 pub struct Pattern {
     /// The only host, in lower case; `None` for every one.
     host: Option<Box<str>>,
-    /// It is one of `http://`, so that a rule may lead to the same URL with HTTPS. One of `https://` matches both.
+    /// The pattern is for `http://`, so that a rule may lead to the same URL with HTTPS. A pattern for `https://`
+    /// matches both.
     excludes_https: bool,
     /// The segments before the one with `*`.
     head: Vec<Segment>,
@@ -179,7 +180,7 @@ impl Pattern {
     fn parse_segment(&mut self, text: &str, segment: &str) -> Result<Segment, RuleError> {
         let Some((prefix, name, suffix)) = placeholder(segment) else {
             let bytes = literal(text, segment)?;
-            // Such a path is normalized before it is matched.
+            // A path with such segments is normalized before it is matched.
             if matches!(&*bytes, b"" | b"." | b"..") {
                 let message = format!("the pattern `{text}` has an empty segment, `.` or `..`, which no path has");
                 return Err(RuleError::new(message, "remove that segment"));

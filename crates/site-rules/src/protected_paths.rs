@@ -24,7 +24,7 @@ pub struct ProtectedPaths {
 struct Forms {
     /// The names of the files that answer for their directory.
     index_names: Vec<Box<[u8]>>,
-    /// The same, and these without extensions.
+    /// The index names without extensions.
     index_stems: Vec<Box<[u8]>>,
     /// Pages answer for their path without `.html`.
     clean_urls: bool,
@@ -35,12 +35,12 @@ struct Forms {
 enum Subject {
     /// A file's path, or of a request that is not looked up yet.
     File,
-    /// It belongs to a request without a file; to a directory, if it ends with a slash.
+    /// The path of a request without a file; the path of a directory, if it ends with a slash.
     Missing { ends_with_slash: bool },
 }
 
 impl ProtectedPaths {
-    /// Patterns of rules; that of a host, or with conditions on the query, matches nothing.
+    /// `patterns`: patterns of rules; a pattern with a host or with conditions on the query matches nothing.
     pub fn new(patterns: Vec<Pattern>, files: &FileOptions) -> ProtectedPaths {
         let forms = Forms::new(files);
         let index = Index::with_keys(patterns.iter(), |path| forms.key(path));

@@ -1,4 +1,4 @@
-//! One redirect, rewrite or error page.
+//! A redirect, rewrite or error page.
 
 use crate::ascii_name::ascii_form;
 use crate::error::RuleError;
@@ -33,7 +33,7 @@ pub struct Redirect {
     pub(crate) pattern: Pattern,
     action: Action,
     is_forced: bool,
-    /// Its line in a file of rules.
+    /// The rule's line in a rules file.
     line: Option<u32>,
 }
 
@@ -154,12 +154,12 @@ impl Redirect {
         Ok(())
     }
 
-    /// The same rule, which is at this line of a file of rules.
+    /// This rule, located at this line of a rules file.
     pub(crate) fn at_line(self, line: usize) -> Redirect {
         Redirect { line: u32::try_from(line).ok(), ..self }
     }
 
-    /// Its line, if it is in a file of rules.
+    /// The rule's line, if it is in a rules file.
     pub(crate) fn line(&self) -> Option<u32> {
         self.line
     }
@@ -174,12 +174,12 @@ impl Redirect {
         self.is_forced
     }
 
-    /// Its action.
+    /// The rule's action.
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// Its result for a request with this query.
+    /// The rule's result for a request with this query.
     pub(crate) fn outcome(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Outcome {
         let outcome = match &self.action {
             Action::Redirect(status, to) => {
@@ -622,7 +622,7 @@ mod tests {
         let without = |status| RedirectText { from: "/a", query: &[], to: None, status: Some(status), force: None };
         assert!(Redirect::new(&without(301)).is_err() && Redirect::new(&without(200)).is_err());
         assert!(Redirect::new(&without(410)).expect("an error page").is_forced());
-        // An existing file below /en/ ends it.
+        // An existing file below /en/ ends the search.
         let unforced = RedirectText { force: Some(false), ..without(302) };
         assert!(Redirect::new(&RedirectText { from: "/*", to: Some("/en/:splat"), ..unforced }).is_ok());
         assert!(Redirect::new(&RedirectText { to: Some("/a"), ..unforced }).is_err());

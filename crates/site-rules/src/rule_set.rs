@@ -7,7 +7,7 @@ use crate::index::Index;
 use crate::pattern::{Captures, Pattern, RequestPath};
 use crate::redirect::{Action, Outcome, Redirect};
 
-/// How many rules there may still be.
+/// The number of rules that may still be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleLimits {
     /// Rules.
@@ -79,7 +79,7 @@ impl Match<'_, '_> {
 }
 
 impl RuleSet {
-    /// Compiles rules; those of each kind are in their order.
+    /// Compiles rules; the rules of each kind keep their order.
     pub fn new(redirects: Vec<Redirect>, fields: Vec<FieldRule>) -> RuleSet {
         RuleSet {
             redirect_index: Index::new(redirects.iter().map(|rule| &rule.pattern)),

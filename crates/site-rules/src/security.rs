@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 /// A set of such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityHeaders {
-    /// Those that hardly any site misses.
+    /// The fields that break hardly any site.
     Basic,
     /// The fields for a site whose pages load nothing from other hosts.
     Strict,

@@ -70,7 +70,7 @@ impl Template {
         self.parts.push(Part::Text(bytes.into()));
     }
 
-    /// The same after `start`, a scheme and a host, and the bytes of that.
+    /// This template after `start`, a scheme and a host, and the length of `start` in bytes.
     pub(crate) fn with_start(mut self, start: &str) -> (Template, usize) {
         let mut bytes = Vec::with_capacity(start.len());
         put_url_text(start, &mut bytes);

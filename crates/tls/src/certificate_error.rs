@@ -73,19 +73,19 @@ pub enum CertificateError {
     Indented {
         /// The file.
         file: PemFile,
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
     },
     /// The chain has no certificate.
     #[error("the chain has no certificate: it {0}")]
     NoCertificate(FileContent),
-    /// The key is in the file of the chain, and the certificate in that of the key.
+    /// The key is in the chain file, and the certificate in the key file.
     #[error("the chain has a private key, and the key file has a certificate")]
     Swapped,
     /// A certificate of the chain, from 1, cannot be parsed.
     #[error("certificate {number} of the chain is damaged or cut ({reason})")]
     InvalidCertificate {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
         /// The reason why.
         reason: String,
@@ -102,7 +102,7 @@ pub enum CertificateError {
     /// The key's certificate is in the chain, but not first.
     #[error("the private key belongs to certificate {number} of the chain, not to the first one")]
     NotFirst {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
     },
     /// The key belongs to another certificate.
@@ -111,7 +111,7 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// How to fix it.
+    /// The remedy, for the operator.
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateError::Cut(PemFile::Chain)
@@ -158,62 +158,62 @@ impl CertificateError {
 /// The reason why clients may refuse a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateProblem {
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("the certificate expired {} ago", Days(*.since_s))]
     Expired {
         /// Seconds since it expired.
         since_s: u64,
     },
-    /// Its time has not begun.
+    /// The certificate is not valid yet.
     #[error("the certificate becomes valid in {}", Days(*.in_s))]
     NotYetValid {
         /// When.
         in_s: u64,
     },
-    /// It is in the last part of its lifetime.
+    /// The certificate is in the last part of its lifetime.
     #[error("the certificate expires in {}", Days(*.in_s))]
     ExpiresSoon {
         /// When.
         in_s: u64,
     },
-    /// A certificate of the chain is not followed by that of its issuer, which is elsewhere in the chain.
+    /// A certificate of the chain is not followed by its issuer's certificate, which is elsewhere in the chain.
     #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
     ChainOutOfOrder {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
     },
     /// A certificate's issuer is not in the chain, where clients need it.
     #[error("the issuer of certificate {number}, {issuer}, is not in the chain")]
     ChainIncomplete {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
         /// The issuer's name.
         issuer: String,
     },
-    /// It has no name except that of its subject.
+    /// The certificate has no name except its subject's.
     #[error("the certificate has no subject alternative name, and clients ignore its common name, {subject}")]
     NoAlternativeName {
         /// The name of its subject.
         subject: String,
     },
-    /// It has names, and clients do not accept it for them.
+    /// The certificate has names for which clients do not accept it.
     #[error("clients do not accept these subject alternative names of the certificate: {names}")]
     UnusableNames {
         /// The names.
         names: String,
     },
-    /// Its extended key usage does not include servers.
+    /// The extended key usage does not include servers.
     #[error("the certificate is not for servers: its extended key usage lacks serverAuth")]
     NotForServers,
-    /// It demands a response about its revocation, which the server does not send.
+    /// The certificate demands a stapled response about its revocation, which the server does not send.
     #[error(
         "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it"
     )]
     MustStaple,
-    /// It was signed with a hash that has been broken.
+    /// The certificate was signed with a broken hash.
     #[error("certificate {number} of the chain has a signature with {hash}, which browsers refuse")]
     WeakSignature {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
         /// The hash.
         hash: &'static str,
@@ -221,7 +221,7 @@ pub enum CertificateProblem {
     /// Only some clients support its key.
     #[error("the key is {key_type}, which browsers do not support")]
     UnsupportedByBrowsers {
-        /// Its type.
+        /// The key's type.
         key_type: &'static str,
     },
     /// A name that is served is not in the certificate.
@@ -264,7 +264,7 @@ impl CertificateProblem {
         }
     }
 
-    /// How to fix it.
+    /// The remedy, for the operator.
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateProblem::Expired { .. } => "renew the certificate",

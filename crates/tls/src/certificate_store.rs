@@ -17,7 +17,7 @@ pub struct CertificateStore {
     wildcard: HashMap<Box<str>, Alternatives>,
     /// For other names. If it is empty, the handshake is refused.
     for_unknown_names: Alternatives,
-    /// The same for clients that send no server name.
+    /// The certificates for clients that send no server name.
     for_no_name: Alternatives,
     /// The certificates that are also valid for an address: a client that asks for no name has usually connected to an
     /// address.
@@ -64,7 +64,7 @@ impl CertificateStore {
         self.for_no_name.add(certificate);
     }
 
-    /// Refuses clients that ask for another name. Those that ask for none still get the default.
+    /// Refuses clients that ask for another name. Clients that send no name still get the default.
     pub fn refuse_unknown_names(&mut self) {
         self.for_unknown_names = Alternatives::default();
     }
@@ -102,8 +102,8 @@ impl Alternatives {
         self.0.is_empty()
     }
 
-    /// Whether one of them is valid for `host`. Which one a client has got depends on the keys that it supports, and a
-    /// client with another one does not send a request for `host`.
+    /// Whether one of them is valid for `host`. The client's key types decide which certificate it gets, and a client
+    /// with another certificate does not send a request for `host`.
     pub(crate) fn are_valid_for_host(&self, host: &[u8]) -> bool {
         self.0.iter().any(|certificate| certificate.is_valid_for_host(host))
     }

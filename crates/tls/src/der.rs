@@ -1,4 +1,4 @@
-//! The elements of DER (X.690) that a certificate consists of. It checks nothing that webpki has checked before.
+//! The elements of DER (X.690) that a certificate consists of. This module does not repeat checks of webpki.
 
 use sanderling_calendar::DateTime;
 

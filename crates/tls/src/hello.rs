@@ -1,7 +1,8 @@
 //! A session's ClientHello, until the server's first messages are signed.
 //!
-//! It is read before the session has a configuration, which depends on it. If its key cannot sign now, it is kept, and
-//! the handshake begins with it again: rustls signs in the call that takes it, and cannot take the call up again.
+//! The ClientHello is read before the session has a configuration, which depends on it. If its key cannot sign now, it
+//! is kept, and the handshake begins with it again: rustls signs in the call that takes it, and cannot take the call up
+//! again.
 
 use crate::server_tls::ServerTls;
 use rustls::InvalidMessage;

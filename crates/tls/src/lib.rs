@@ -1,7 +1,7 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
-//! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age
-//! of tickets, and that the certificate is chosen by it where a name has several. The input and output of the crate:
+//! This crate does no I/O, starts no thread, and takes the time as an argument. Exceptions: rustls reads the clock for
+//! the age of tickets, and the clock decides between several certificates of a name. The input and output of the crate:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -22,8 +22,8 @@
 //! - **Handshake:** while the state is [`State::Handshaking`], feed received data, and send the unsent output after
 //!   each call. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the
 //!   latest before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
-//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`]) goes
-//!   on by [`Session::try_key_again`].
+//!   iteration. The server sets a deadline for a handshake. A handshake whose key cannot sign now
+//!   ([`Session::awaits_key`]) goes on by [`Session::try_key_again`].
 //! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
 //!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.

@@ -135,7 +135,7 @@ impl Signer for RemoteSignature {
     }
 }
 
-/// A private key for the process that has it. It is erased when it is dropped, with aws-lc-rs.
+/// A private key for the process that has it. The key is erased when it is dropped, by aws-lc-rs.
 #[derive(Clone)]
 pub struct PrivateKey(pub(crate) Arc<dyn SigningKey>);
 
@@ -145,7 +145,7 @@ impl PrivateKey {
         key_from_pem(key).map(PrivateKey)
     }
 
-    /// Its name.
+    /// The key's ID.
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.0.public_key().expect("the key is in this process"))
     }

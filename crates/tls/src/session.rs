@@ -96,7 +96,7 @@ enum NextRecord {
 
 /// The server's side of a TLS connection.
 ///
-/// It has no deadline: the caller closes connections whose handshake takes too long.
+/// A session has no deadline: the caller closes connections whose handshake takes too long.
 #[derive(Debug)]
 pub struct Session {
     /// `None` until the ClientHello has arrived, and while the key cannot sign.
@@ -113,11 +113,11 @@ pub struct Session {
     boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
     unsent_bytes: usize,
-    /// Its limit.
+    /// The limit of the unsent bytes.
     unsent_bytes_max: usize,
     /// The alert that replaces the one of rustls after a failure.
     last_words: Vec<u8>,
-    /// The certificates among which that of the connection was chosen, once the handshake is complete.
+    /// The certificates from which the connection's certificate was chosen, once the handshake is complete.
     chosen_from: Candidates,
 }
 
@@ -270,8 +270,8 @@ impl Session {
         Ok(taken)
     }
 
-    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. They are encrypted
-    /// now, and sent by [`Session::send`].
+    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. The parts are
+    /// encrypted now, and sent by [`Session::send`].
     ///
     /// A call ends a record: short parts are best written together. At most [`WRITE_PARTS_MAX`] parts.
     pub fn write(&mut self, parts: &[&[u8]], now_ms: u64) -> usize {
@@ -420,7 +420,7 @@ impl Session {
         self.hello = Hello::AwaitsKey { bytes, was_asked_again };
     }
 
-    /// Processes what rustls has got, of which `fed` is new. It `has_room` for it.
+    /// Processes the input of rustls, of which `fed` is new. `has_room`: rustls has room for it.
     #[inline]
     fn process(&mut self, fed: &[u8], has_room: bool) -> Result<(), SessionError> {
         let connection = self.connection();

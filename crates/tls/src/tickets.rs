@@ -7,14 +7,14 @@ use std::fmt;
 
 /// Bytes of a ticket key: its name, then the key of AES-256-GCM.
 pub const TICKET_KEY_BYTES: usize = NAME_BYTES + 32;
-/// How long a key is the current one, and then how long it is the previous one: each key must be replaced after that,
+/// The time in seconds for which a key is current, and after that previous: each key must be replaced after this time,
 /// so that no ticket is valid for more than twice as long.
 pub const TICKET_LIFETIME_S: u32 = 12 * 3600;
 const NAME_BYTES: usize = 16;
 
 /// The keys that encrypt the state of a session into a ticket, which the client keeps (RFC 5077 §4, RFC 8446 §4.6.1).
 ///
-/// They are made elsewhere, from random bytes, and given to all processes. A rotation makes another value, whose
+/// The keys are made elsewhere, from random bytes, and given to all processes. A rotation makes another value, whose
 /// previous key is the current one of this value. With random nonces, a key may make 2^32 tickets (NIST SP 800-38D
 /// §8.3): a hundred thousand per second of its time as the current one.
 pub struct TicketKeys {

@@ -250,7 +250,7 @@ fn problems(now: &Samples, family: &str, noun: &str) -> Vec<([String; 2], f64)> 
     bad.map(|sample| (state_names(noun, sample.label("state")), sample.value)).collect()
 }
 
-/// One and several in a state: `zone kept`, `zones kept`.
+/// The singular and plural for a state: `zone kept`, `zones kept`.
 pub(crate) fn state_names(noun: &str, state: &str) -> [String; 2] {
     [format!("{noun} {state}"), format!("{noun}s {state}")]
 }

@@ -8,7 +8,7 @@
 //! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
 //!   one that comes or goes.
 //!
-//! They are made by the code that makes whole versions, with their signatures, where these are right.
+//! The code that makes whole versions makes them, and keeps signatures that are still correct.
 
 use super::signatures::Signatures;
 use super::version::{Authority, KEY_RECORDS, Soa, is_made, listed_types};
@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The part of a zone's names, with those of the chain, from which on a change is signed with the whole zone.
+/// The fraction of a zone's names, including the chain's, above which the whole zone is signed for a change.
 const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
@@ -238,7 +238,7 @@ impl<'v, 'j> Change<'v, 'j> {
         has(Rtype::DNAME) || key != self.apex_key && has(Rtype::NS)
     }
 
-    /// Touches the names below those of `cuts`; whether these are few.
+    /// Touches the names below `cuts`; returns whether they are few.
     fn touch_names_below(&mut self, cuts: &[NameKey]) -> bool {
         let count_max = (self.version.name_count_max() / WHOLE_SHARE).max(NAMES_MIN);
         for cut in cuts {
@@ -498,8 +498,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 }
 
-/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. It takes
-/// time in proportion to the zone.
+/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. The time
+/// is proportional to the size of the zone.
 pub(super) fn difference(
     version: &ZoneVersion,
     unsigned: &Records,
@@ -552,7 +552,7 @@ pub(super) fn difference(
     Some(RecordChanges { removed: removed.finish(), added: added.finish() })
 }
 
-/// Whether the signed apex has those records of `rtype` that come with the keys and those of the unsigned apex.
+/// Whether the signed apex has exactly the records of `rtype` that come with the keys and from the unsigned apex.
 fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &KeysInUse, rtype: Rtype) -> bool {
     let of = |node: Option<Node<'_>>| -> BTreeSet<Vec<u8>> {
         node.and_then(|node| node.rrset(rtype)).into_iter().flat_map(Rrset::rdatas).map(<[u8]>::to_vec).collect()

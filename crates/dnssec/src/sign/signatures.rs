@@ -1,4 +1,5 @@
-//! The RRSIG records of a version: those of the previous version that are still right, and new ones, signed in batches.
+//! The RRSIG records of a version: signatures of the previous version that are still correct, and new signatures, made
+//! in batches.
 
 use super::{
     BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, KeysInUse, SignError, SigningInput, SigningParameters, ZoneSigner,
@@ -167,7 +168,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         RrsigHead { expiration, inception: now.wrapping_sub(INCEPTION_OFFSET_S), ..head }
     }
 
-    /// How long the signature in `rdata` is valid, if it can take the place of one with the fields `head`.
+    /// The remaining validity of the signature in `rdata`, if it can replace a signature with the fields `head`.
     fn seconds_left(&self, rdata: &[u8], head: RrsigHead) -> Option<u32> {
         let (found, rest) = RrsigHead::read(rdata)?;
         let now = self.now_unix_s as u32;
@@ -214,7 +215,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     }
 }
 
-/// The fields of each signature of an RRset, except for those of the key and of its validity.
+/// The fields of each signature of an RRset, except for the fields of the key and the validity.
 fn head(owner: Name<'_>, rtype: Rtype, ttl_s: u32) -> RrsigHead {
     RrsigHead {
         type_covered: rtype,

@@ -67,7 +67,7 @@ impl Soa {
 pub(super) enum Authority {
     /// All are.
     Authoritative,
-    /// It is a delegation point: only DS records are.
+    /// The name is a delegation point: only DS records are authoritative.
     Delegation,
     /// None are: the name is below a delegation point or a DNAME.
     Hidden,
@@ -88,11 +88,11 @@ impl Authority {
     }
 }
 
-/// Record types of the apex that come with the keys, together with those of other signers.
+/// Record types of the apex that come with the keys, including the keys of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
-/// Whether a signed version has records of this type at the apex, or at another name, on its own: those of the unsigned
-/// records are left out.
+/// Whether a signed version has records of this type at the apex, or at another name, of its own making: such records
+/// in the unsigned zone are left out.
 pub(super) fn is_made(rtype: Rtype, is_apex: bool) -> bool {
     RecordSource::of(rtype, is_apex) == RecordSource::Version
 }
@@ -179,7 +179,7 @@ impl<'j> Before<'j> {
     }
 }
 
-/// The records without those of the chain and the signatures.
+/// The records without the chain and the signatures.
 struct Content<'j> {
     job: &'j SigningJob<'j>,
     records: Records,
@@ -270,7 +270,7 @@ impl<'j> Content<'j> {
     }
 }
 
-/// The types of `present`, those of a name, that the record of the chain lists. `chain` is its own type.
+/// The types in `present`, the types of a name, that the chain's record lists. `chain` is its own type.
 pub(super) fn listed_types(present: impl Iterator<Item = Rtype>, authority: Authority, chain: Rtype) -> Vec<Rtype> {
     let mut types: Vec<Rtype> = present.filter(|&it| authority.lists(it)).collect();
     if chain == Rtype::NSEC {

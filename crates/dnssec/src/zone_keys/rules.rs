@@ -56,7 +56,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
         } else if keys[index].dnskey == Presence::Everywhere
             && of_algorithm(keys, algorithm).all(|key| !signs(key) || key.signatures == Presence::Everywhere)
         {
-            // All servers and caches have the new key. Those with signatures of the old key have that one as well.
+            // All servers and caches have the new key. Caches with signatures of the old key have the old key as well.
             for key in keys.iter_mut().filter(|key| key.public.algorithm == algorithm && key.is_retired()) {
                 if key.signatures == Presence::Everywhere {
                     key.signatures = Presence::REMOVED;

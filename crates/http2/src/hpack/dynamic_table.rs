@@ -14,7 +14,7 @@ const LOG_BYTES_MAX: usize = TABLE_BYTES_MAX + TABLE_BYTES_MAX / 2;
 
 #[derive(Debug)]
 pub(super) struct DynamicTable {
-    /// Names and values in the order of their insertion; those of evicted entries come first.
+    /// Names and values in insertion order; evicted entries come first.
     log: Vec<u8>,
     /// The oldest first.
     entries: VecDeque<Entry>,

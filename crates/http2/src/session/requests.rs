@@ -19,15 +19,15 @@ const SMALL_CONTENT_BYTES: usize = 256;
 /// The treatment of received content.
 #[derive(Clone, Copy)]
 enum Arrival {
-    /// The response depends on it.
+    /// The content is kept, since the response depends on it.
     Kept,
-    /// The same, and it is longer than it may be.
+    /// The content is longer than the limit.
     TooLong,
-    /// The same, and the connection keeps too much for its requests.
+    /// The connection has no room for the content, in addition to its other requests.
     NoRoom,
-    /// No response depends on it.
+    /// The content is discarded, since no response depends on it.
     Discarded,
-    /// The same, and the stream ends with it: its response is sent whole.
+    /// The content is discarded, and ends the stream: its response is sent whole.
     LastDiscarded,
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct Pair {
     pub(crate) session: Session,
     /// Bytes that a side receives at once.
     pub(crate) piece_bytes: usize,
-    /// What the session has decrypted, and the client.
+    /// The bytes that the session and the client have decrypted.
     pub(crate) to_server: Vec<u8>,
     pub(crate) to_client: Vec<u8>,
     pub(crate) client_error: Option<rustls::Error>,
@@ -108,7 +108,7 @@ impl Pair {
         }
     }
 
-    /// What the client sends.
+    /// The bytes from the client.
     pub(crate) fn client_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -117,7 +117,7 @@ impl Pair {
         bytes
     }
 
-    /// What the session sends.
+    /// The bytes from the session.
     pub(crate) fn session_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.session.has_unsent() {
