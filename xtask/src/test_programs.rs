@@ -19,7 +19,7 @@ const LONGEST: &str = "crates/sanderling";
 /// Programs that run at the same time.
 const LANES: usize = 2;
 
-/// One of them.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TestProgram {
     /// The folder of its package, from which it runs.
@@ -121,7 +121,7 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
             Outcome::Failed(reason) => return Err(reason),
             Outcome::Passed | Outcome::Skipped(_) => {}
         }
-        // They are built; this only lists them.
+        // The programs are already built; this only lists them.
         let listed = Program::cargo().args(BUILD).args("--quiet --message-format=json").output();
         Ok(programs_of(&listed.ok_or_else(|| format!("`cargo {BUILD}` lists no programs"))?))
     };
@@ -140,7 +140,7 @@ fn programs_of(messages: &str) -> Vec<TestProgram> {
     messages.lines().filter_map(program).collect()
 }
 
-/// The text of a key that occurs once. Paths with a character that JSON escapes are not those of a checkout.
+/// The text of a key that occurs once. A checkout has no paths with characters that JSON escapes.
 fn text_of<'l>(key: &str, line: &'l str) -> Option<&'l str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
     Some(rest.split_once('"')?.0)

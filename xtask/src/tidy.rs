@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::program::{Log, Outcome};
 
-/// Which of our crates each crate may depend on. Tests and benchmarks may use more.
+/// The crates of this repository that each crate may depend on. Tests and benchmarks may use more.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "crates/server-process",
         &["server", "listeners", "zone-files", "ipc", "config", "os", "dns", "http", "tls", "site-rules"],
     ),
-    // It reads nothing from the network, so it depends on no protocol crate.
+    // The supervisor reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
     ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns", "http"]),
     ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
@@ -230,7 +230,7 @@ fn check_crates(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// The root of each crate forbids `unsafe`, and those of the protocol crates `std`.
+/// The root of each crate forbids `unsafe`, and the root of a protocol crate also `std`.
 fn check_roots(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in tree.with_end(".rs") {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! syscalls {
     ($($variant:ident = $name:literal),* $(,)?) => {
-        /// A system call. One that has several purposes here has a variant for each.
+        /// A system call. A call with several purposes here has a variant for each.
         #[allow(missing_docs, reason = "each is the call of that name")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Syscall { $($variant),* }
@@ -90,7 +90,7 @@ pub struct SyscallCounts {
 }
 
 impl SyscallCounts {
-    /// How often `call` was made.
+    /// The number of times that `call` was made.
     pub fn get(&self, call: Syscall) -> u64 {
         self.calls[call as usize]
     }

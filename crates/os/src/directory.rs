@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::directory_entries::{DirectoryEntry, EntryKind};
 
-/// How a path beneath a root is opened: by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), which with `RESOLVE_CACHED`
+/// The calls that open a path beneath a root: `openat2` with `RESOLVE_BENEATH` (Linux 5.6), which with `RESOLVE_CACHED`
 /// (Linux 5.12) can also be told not to wait for a disk. Where a kernel or container has neither, the path is walked
 /// component by component.
 pub static OPEN: Feature = Feature::new(

@@ -19,10 +19,10 @@ pub struct Feature {
     selected: AtomicU8,
 }
 
-/// One implementation of a feature.
+/// An implementation of a feature.
 #[derive(Debug)]
 pub struct Variant {
-    /// Its name for `--force`.
+    /// The variant's name for `--force`.
     pub name: &'static str,
     /// Tests whether this kernel supports it, in this process.
     pub is_supported: fn() -> bool,
@@ -34,12 +34,12 @@ impl Feature {
         Feature { name, variants, selected: AtomicU8::new(NOT_SELECTED) }
     }
 
-    /// Its name for `--force` and `probe`.
+    /// The feature's name for `--force` and `probe`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its variants, in order of preference.
+    /// The feature's variants, in order of preference.
     pub fn variants(&self) -> &'static [Variant] {
         self.variants
     }

@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-/// How the metadata of an open file is read. `fstat` is cheaper than `newfstatat` and `statx` with an empty path, which
-/// the kernel copies and examines.
+/// The calls that read the metadata of an open file. `fstat` is cheaper than `newfstatat` and `statx` with an empty
+/// path, which the kernel copies and examines.
 pub static STAT: Feature = Feature::new(
     "stat",
     &[Variant { name: "fstat", is_supported: || true }, Variant { name: "statx", is_supported: statx_is_supported }],
@@ -19,8 +19,8 @@ pub static STAT: Feature = Feature::new(
 
 const BY_FSTAT: usize = 0;
 
-/// How file content is sent to a socket. Where `sendfile` is missing or a file system does not support it, the content
-/// is copied through user space.
+/// The calls that send file content to a socket. Where `sendfile` is missing or a file system does not support it, the
+/// content is copied through user space.
 pub static SENDFILE: Feature = Feature::new(
     "sendfile",
     &[
@@ -33,8 +33,8 @@ const BY_SENDFILE: usize = 0;
 /// Bytes read and sent in one step without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
-/// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports
-/// only on files that the process may write.
+/// The calls that check whether file content is in the page cache. `cachestat` would be cheaper than a read, but
+/// reports only on files that the process may write.
 pub static PAGE_CACHE: Feature = Feature::new(
     "page-cache",
     &[Variant { name: "preadv2", is_supported: preadv2_is_supported }, Variant { name: "none", is_supported: || true }],

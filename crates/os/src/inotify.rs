@@ -33,7 +33,7 @@ pub enum Event<'e> {
         id: WatchId,
         /// The name.
         name: &'e [u8],
-        /// It is or was a directory's name.
+        /// Whether the name is or was a directory's.
         is_directory: bool,
     },
     /// The directory was removed, moved or unmounted and is no longer watched.

@@ -45,7 +45,7 @@ pub fn take() -> io::Result<Vec<NamedFd>> {
     let numbers = FIRST_FD..FIRST_FD + count as RawFd;
     let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     numbers.clone().try_for_each(check)?;
-    // One call for all of them, and for any other inherited descriptor.
+    // A single call covers all of them, and any other inherited descriptor.
     cloexec::set_from(FIRST_FD)?;
     // SAFETY: `check` proved each open and without an owner.
     Ok(numbers.zip(names).map(|(number, name)| (name.to_owned(), unsafe { OwnedFd::from_raw_fd(number) })).collect())

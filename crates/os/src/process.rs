@@ -24,10 +24,10 @@ pub struct ProcessHandle {
     pidfd: OwnedFd,
 }
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// It exited with this status.
+    /// The process exited with this status.
     Exited(i32),
     /// This signal killed it.
     Signaled(i32),
@@ -213,12 +213,13 @@ impl ProcessHandle {
         Ok(ProcessHandle { pid, pidfd: pidfd_open(id)? })
     }
 
-    /// Its process ID.
+    /// The process ID.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The exit status if the process has ended, which makes its descriptor readable. That of a child is returned once.
+    /// The exit status if the process has ended, which makes its descriptor readable. A child's exit status is returned
+    /// once.
     pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         count(Syscall::Waitid);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -239,7 +240,7 @@ impl ProcessHandle {
         Ok(poll_set.is_ready(0))
     }
 
-    /// Sends it a signal. A later process with the same ID never gets it.
+    /// Sends the process a signal. A later process with the same ID never gets it.
     pub fn send_signal(&self, signal: crate::signals::Signal) -> io::Result<()> {
         count(Syscall::PidfdSendSignal);
         let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn set_name_changes_the_name_that_ps_shows() {
-        // The name of this test's thread; that of a process is the name of its main thread (proc_pid_comm(5)).
+        // The name of this test's thread; a process is named after its main thread (proc_pid_comm(5)).
         set_name(c"sanderling").expect("set");
         assert_eq!(std::fs::read_to_string("/proc/thread-self/comm").expect("readable"), "sanderling\n");
     }

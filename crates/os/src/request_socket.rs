@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Tries of a call that a signal interrupts.
 const TRIES_MAX: usize = 4;
 
-/// One end.
+/// An end of the socket pair.
 #[derive(Debug)]
 pub struct RequestSocket(OwnedFd);
 
@@ -60,7 +60,7 @@ impl RequestSocket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// The same without waiting: an error (`WouldBlock`) if no message has arrived.
+    /// Receives a message without waiting: an error (`WouldBlock`) if none has arrived.
     pub fn receive_arrived<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         self.receive_with(buffer, RecvFlags::DONTWAIT)
     }

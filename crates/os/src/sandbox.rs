@@ -46,7 +46,7 @@ pub struct SandboxConfig<R> {
 pub enum CoreDumps {
     /// There are no secrets in the memory.
     Allowed,
-    /// It has or will have a private key, or a secret from a file.
+    /// The process has or will have a private key, or a secret from a file.
     Forbidden,
 }
 
@@ -131,7 +131,7 @@ pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>) -> io::Resul
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the agent, which may connect to other machines, and write beneath the directories `writable`, but not
+/// Restricts the agent, which may connect to other machines, and write beneath the directories `writable`, but not
 /// listen.
 ///
 /// # Errors
@@ -195,10 +195,10 @@ impl fmt::Display for Sandbox {
 
 /// Allows core dumps, which a switch of the user disables (prctl(2)).
 ///
-/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and
-/// zones, which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator
-/// decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this
-/// memory, and only our own run as this user. A process with a private key, or a secret from a file, never allows them
+/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. The process's memory holds
+/// public files and zones, requests, and cookie secrets that the supervisor makes and replaces. The operator decides
+/// about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this memory, and
+/// only our own run as this user. A process with a private key, or a secret from a file, never allows them
 /// ([`CoreDumps`]).
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)

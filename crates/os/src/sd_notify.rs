@@ -54,7 +54,7 @@ struct Manager {
 
 impl Notifier {
     /// Connects to the manager named in the environment. [`crate::process::spawn`] removes it from the environment of
-    /// children, whose notifications would be taken for those of this process.
+    /// children, whose notifications would otherwise count as this process's.
     ///
     /// # Errors
     /// Returns an error if the variable is not the address of a Unix socket.

@@ -70,7 +70,7 @@ impl Signals {
         Ok(self.take())
     }
 
-    /// A signal that has arrived and was not taken yet. One that arrived twice meanwhile is returned once.
+    /// A signal that has arrived and was not taken yet. A signal that arrived twice meanwhile is returned once.
     pub fn take(&self) -> Option<Signal> {
         let mut bytes = [0; 64];
         while matches!(rustix::io::read(&self.pipe, &mut bytes), Ok(64)) {}

@@ -21,8 +21,8 @@ pub static DEFER_ACCEPT: Feature = Feature::new(
 
 const DEFER_ACCEPT_ON: usize = 0;
 
-/// How long the kernel keeps a silent connection to itself: until then it takes the client's part of the handshake for
-/// lost, and then asks for it again.
+/// The time in seconds for which the kernel holds back a silent connection: until then it ignores the client's final
+/// ACK, and afterwards asks for it again.
 const DEFER_ACCEPT_S: libc::c_int = 1;
 
 /// Connections that may wait in a listener to be accepted; the kernel lowers it to `net.core.somaxconn`.
@@ -120,8 +120,8 @@ impl Listener {
     /// (`TCP_DEFER_ACCEPT`, tcp(7)): for a protocol whose client sends first, so that the first read finds the request.
     /// Where the feature is off or missing, connections are returned immediately.
     ///
-    /// It applies to every process that has the socket. A connection that is still with the kernel when the socket is
-    /// shut down, or closed by the last process, is reset when the client sends.
+    /// The option applies to every process that has the socket. A connection that is still with the kernel when the
+    /// socket is shut down, or closed by the last process, is reset when the client sends.
     pub fn set_defer_accept(&self) {
         // A failure does no harm: connections are then returned immediately.
         let _ =

@@ -17,7 +17,7 @@ use std::net::{SocketAddr, UdpSocket};
 pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies, ReplyPath};
 pub use socket::Socket;
 
-/// How datagrams are received and sent.
+/// The calls that receive and send datagrams.
 pub static UDP_IO: Feature = Feature::new(
     "udp-io",
     &[
@@ -30,7 +30,8 @@ pub static UDP_IO: Feature = Feature::new(
 const BY_RECVMMSG: usize = 0;
 const BY_POLL_RECVMSG: usize = 2;
 
-/// A socket that exchanges datagrams only with `address`. It is not bound, so that a process that may not bind has it.
+/// A socket that exchanges datagrams only with `address`. The socket is not bound, so that a process that may not bind
+/// can open it.
 pub fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

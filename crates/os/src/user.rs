@@ -108,7 +108,7 @@ impl User {
         unistd::setresuid(uid, uid, uid).map_err(|errno| with_context("setresuid", uid, &errno.into()))
     }
 
-    /// Whether the real, effective and saved user and group IDs are all those of this user.
+    /// Whether the real, effective and saved user and group IDs all belong to this user.
     fn is_current(&self) -> io::Result<bool> {
         let (user, group) = (unistd::getresuid()?, unistd::getresgid()?);
         let is_user = [user.real, user.effective, user.saved] == [Uid::from_raw(self.uid); 3];

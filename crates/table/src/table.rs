@@ -35,9 +35,10 @@ pub struct Table<K, V> {
 struct Read {
     /// The current index; `Writer::indexes` owns it.
     index: AtomicPtr<Index>,
-    /// How many rebuilds of the index have begun: a look-up that finds nothing checks whether there was one meanwhile.
+    /// The number of index rebuilds that have begun: a look-up that finds nothing checks whether one happened
+    /// meanwhile.
     rebuild_count: AtomicU64,
-    /// How many entries were invalidated: a worker checks whether its local cache may have invalidated ones.
+    /// The number of invalidated entries: a worker checks whether its local cache may have invalidated ones.
     version: AtomicU64,
     seed: HashSeed,
     capacity_max: usize,
@@ -194,7 +195,7 @@ impl<K, V> Table<K, V> {
         writer.free.created_count() as usize - seen.len()
     }
 
-    /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all
+    /// The number of invalidated entries. Acquire pairs with the Release in `replace_bucket`: the generations of all
     /// these have changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {

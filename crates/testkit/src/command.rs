@@ -17,7 +17,7 @@ pub(crate) const CONTROL_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status.
+    /// The program's exit status.
     pub status: ExitStatus,
     /// Standard output that the test has not read before.
     pub output: Vec<u8>,

@@ -69,7 +69,7 @@ impl TestDirectory {
         self.control_with(name, &[])
     }
 
-    /// The same with further arguments.
+    /// Runs the command with further arguments.
     #[track_caller]
     pub fn control_with(&self, name: &str, arguments: &[&str]) -> Ended {
         let mut command = sanderling();

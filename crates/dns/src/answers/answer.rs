@@ -185,7 +185,8 @@ fn extended_error(query: &ParsedQuery<'_, '_>) -> Option<ExtendedError> {
     }
 }
 
-/// The payload size that replies over TCP announce. It concerns UDP alone, so it is the default of UDP replies.
+/// The payload size that replies over TCP announce. The size concerns only UDP, so it is the default size for UDP
+/// replies.
 const TCP_PAYLOAD_BYTES: u16 = 1_232;
 
 /// Writes a reply that repeats the question, with the sections that `put` writes and the RCODE that it returns.

@@ -1,4 +1,4 @@
-//! How long a reply may be kept, for transports with their own caches.
+//! The time for which a reply may be kept, for transports with their own caches.
 
 use crate::zones::packed_rrset::HEADER_BYTES;
 
@@ -9,7 +9,7 @@ const RECORD_FIXED_BYTES: usize = 10;
 
 /// The smallest TTL in the answer and authority sections of `reply`, in seconds (RFC 8484 §5.1).
 ///
-/// That of a negative answer is the TTL of its SOA, as in RFC 2308 §5. 0 for any other error, and without a record.
+/// A negative answer has the TTL of its SOA, as in RFC 2308 §5. 0 for any other error, and without a record.
 pub fn smallest_ttl(reply: &[u8]) -> u32 {
     const NOERROR: u8 = 0;
     const NXDOMAIN: u8 = 3;

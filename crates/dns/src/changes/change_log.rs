@@ -96,7 +96,7 @@ impl ChangeCollector {
         });
     }
 
-    /// The changes, without [`HEAD`]; `None` if the records are not those of changes.
+    /// The changes, without [`HEAD`]; `None` if the records do not form changes.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         self.end_change();
         self.log

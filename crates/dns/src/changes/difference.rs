@@ -1,5 +1,5 @@
-//! How the served version of a zone differs from its zone file, because of dynamic updates: stored, and applied again
-//! when the file is read.
+//! The difference between a served zone and its zone file, due to dynamic updates: stored, and applied again when the
+//! file is read.
 //!
 //! ```text
 //! ZoneUpdate → ZoneDifference::add_changes → encode                                   for each version
@@ -31,7 +31,7 @@ pub const HASH_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedDifference;
 
-/// The records by which a version differs from those of its zone file.
+/// The records by which a version differs from its zone file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneDifference {
     /// TTL and RDATA of the SOA of the version; `None` if it is the file's version.
@@ -48,9 +48,9 @@ struct Differing {
     owner: Vec<u8>,
     rtype: Rtype,
     rdata: Vec<u8>,
-    /// Its TTL in the file; `None` if it is not there.
+    /// The record's TTL in the file; `None` if the file does not have it.
     file_ttl_s: Option<u32>,
-    /// Its TTL in the version; `None` if it is not there.
+    /// The record's TTL in the version; `None` if the version does not have it.
     ttl_s: Option<u32>,
 }
 
@@ -82,8 +82,8 @@ impl ZoneDifference {
         serial_of(&self.soa.as_ref()?.1)
     }
 
-    /// The records of the version that are not in the file, and those of the file that it lacks, without the SOA. One
-    /// with another TTL is both.
+    /// The numbers of records that only the version has, and that only the file has, without the SOA. A record with
+    /// another TTL counts as both.
     pub fn counts(&self) -> [usize; 2] {
         let count = |has: fn(&Differing) -> bool| self.records.values().filter(|record| has(record)).count();
         [count(|record| record.ttl_s.is_some()), count(|record| record.file_ttl_s.is_some())]
@@ -123,7 +123,7 @@ impl ZoneDifference {
         }
     }
 
-    /// Bytes of the encoded form, without those of the SOA.
+    /// Bytes of the encoded form, without the SOA.
     pub fn encoded_bytes(&self) -> usize {
         MAGIC.len() + DIGEST_BYTES + self.records_bytes + HASH_BYTES
     }
@@ -175,8 +175,8 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of a zone file's records, in any order. It distinguishes versions of an operator, and does not protect against
-/// forged ones.
+/// A sum of a zone file's records, in any order. The sum distinguishes an operator's versions, and does not protect
+/// against forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {
     sum: u64,
@@ -197,10 +197,10 @@ impl RecordsDigest {
 /// The effect of a file with a later serial than the version with the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFile {
-    /// It replaces the version, and the updates are dropped.
+    /// The file replaces the version, and the updates are dropped.
     Replaces,
-    /// The same, but only if it has all that updates have made. Otherwise the difference is applied to it as to any
-    /// other file.
+    /// The file replaces the version, but only if it contains all changes by updates. Otherwise the difference is
+    /// applied to it as to any other file.
     ReplacesIfComplete,
 }
 
@@ -252,8 +252,8 @@ pub struct Merged {
     pub digest: u64,
     /// The outcome for the previous difference.
     pub outcome: MergeOutcome,
-    /// The file's serial, if it is later than that of the previous version. If that is not superseded, the difference
-    /// was applied although the operator has raised the serial.
+    /// The file's serial, if it is later than the previous version's. If that is not superseded, the difference was
+    /// applied although the operator has raised the serial.
     pub later: Option<LaterSerial>,
 }
 

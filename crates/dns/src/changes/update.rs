@@ -36,7 +36,7 @@ const FUDGE_S_MAX: u16 = 300;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
-/// How an update is answered.
+/// The answer to an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateResult {
     /// NOERROR: it was carried out.
@@ -339,7 +339,7 @@ fn replaces(rtype: Rtype, added: &[u8], other: &[u8]) -> bool {
         // A name has one of them. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
         Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => true,
         Rtype::WKS => added.get(..WKS_KEY_BYTES) == other.get(..WKS_KEY_BYTES),
-        // The same hash, iterations and salt name one chain (RFC 5155 §4.1); the flags are the second byte.
+        // The hash, iterations and salt identify a chain (RFC 5155 §4.1); the flags are the second byte.
         Rtype::NSEC3PARAM => added.first() == other.first() && added.get(2..) == other.get(2..),
         _ => false,
     }
@@ -400,8 +400,8 @@ impl<'z> ZoneUpdate<'z> {
     ) -> Result<(), UpdateRefusal> {
         self.check_prerequisites(message)?;
         let changes = self.read_changes(message)?;
-        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of
-        // them.
+        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs the permissions for
+        // each RRset.
         for change in &changes {
             let owner = change.owner.as_name();
             if self.is_of_signer(owner, change.rtype) {
@@ -460,8 +460,8 @@ impl<'z> ZoneUpdate<'z> {
         Some(edit.finish(limits))
     }
 
-    /// Calls `change` with each record that the next version removes, and with each that it adds. One with another TTL
-    /// is removed and added.
+    /// Calls `change` with each record that the next version removes, and with each that it adds. A record with another
+    /// TTL is removed and added.
     pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {

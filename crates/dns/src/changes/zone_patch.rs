@@ -15,9 +15,9 @@ use core::fmt;
 /// The reason why changes cannot be applied: a record, with its owner and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// It is removed, but not there.
+    /// The change removes a record that does not exist.
     NotThere(String, Rtype),
-    /// It is added, but there already.
+    /// The change adds a record that already exists.
     AlreadyThere(String, Rtype),
 }
 
@@ -52,9 +52,9 @@ struct Patched {
     rdata: Vec<u8>,
     /// Whether the stored version must have it.
     is_stored: bool,
-    /// It was in the stored version.
+    /// Whether the stored version has the record.
     was_found: bool,
-    /// Its TTL after the changes; `None` if it is no longer there.
+    /// The record's TTL after the changes; `None` if it was removed.
     ttl_s: Option<u32>,
 }
 

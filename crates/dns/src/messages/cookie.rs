@@ -16,7 +16,7 @@ const VERSION_1: [u8; 4] = [1, 0, 0, 0];
 const RENEWED_AFTER_S: u32 = 30 * 60;
 /// The age from which on a server cookie is invalid (RFC 9018 §4.3).
 const VALID_FOR_S: u32 = 60 * 60;
-/// How far the clock of a server that made the cookie may be ahead (RFC 9018 §4.3).
+/// Maximum time in seconds that the clock of the server that made a cookie may be ahead (RFC 9018 §4.3).
 const AHEAD_S: u32 = 5 * 60;
 
 /// The secrets of server cookies. Servers with the same secrets accept each other's cookies.

@@ -1,7 +1,7 @@
 //! Parses a query and finds its zone, before the zone's records are read.
 //!
 //! A caller with a batch of queries parses all of them, then prefetches the hash slots of all, then the records of all,
-//! and then answers: the cache misses of one query overlap with those of the others.
+//! and then answers: the cache misses of the queries overlap.
 
 use crate::messages::message::Rcode;
 use crate::messages::question::{Header, Question, find_edns, tsig_at};
@@ -33,7 +33,7 @@ pub struct ParsedQuery<'z, 'q> {
     slot: Slot,
 }
 
-/// How the query is answered.
+/// The kind of reply to the query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReplyKind<'z> {
     /// No reply: the message is not a query.
@@ -48,7 +48,7 @@ pub(crate) enum ReplyKind<'z> {
     Truncated,
 }
 
-/// The class of replies that a rate limit counts together, with a number that distinguishes those of one kind.
+/// The class of replies that a rate limit counts together, with a number that distinguishes the replies of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyClass {
     /// An error, without data of a zone.
@@ -139,7 +139,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     pub fn rcode_of(&self, reply: &[u8]) -> u16 {
         let rcode = reply.get(3).map_or(0, |flags| u16::from(flags & 0xf));
         match self.reply_kind {
-            // Its upper bits are in the OPT record (RFC 6891 §6.1.3).
+            // The RCODE's upper bits are in the OPT record (RFC 6891 §6.1.3).
             ReplyKind::QuestionOnly(Rcode::BadVers) if rcode == Rcode::BadVers as u16 & 0xf => Rcode::BadVers as u16,
             _ => rcode,
         }
@@ -284,8 +284,8 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         }
     }
 
-    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent
-    /// name.
+    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, the parent name's
+    /// records.
     #[inline]
     pub fn prefetch_records(&self) {
         if let ReplyKind::InZone(found) = &self.reply_kind {

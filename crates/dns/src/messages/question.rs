@@ -233,7 +233,7 @@ impl<'q> MessageRecord<'q> {
     pub(crate) fn edns(&self) -> Result<Edns, FormErr> {
         let &[_, _, payload_high, payload_low, _, version, flags, ..] = self.fixed;
         let mut edns = Edns::new([payload_high, payload_low], version, flags);
-        // RFC 6891 §6.1.1: an OPT is owned by the root. The format of options is that of version 0.
+        // RFC 6891 §6.1.1: an OPT is owned by the root. Options have the format of version 0.
         if !self.is_of_root || version == 0 && !options_fit(self.rdata) {
             return Err(FormErr);
         }

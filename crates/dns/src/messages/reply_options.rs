@@ -39,7 +39,7 @@ const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
 /// Replies are padded to a multiple of this (RFC 8467 §4.1).
 const PADDED_BYTES: usize = 468;
 
-/// Which options replies have. The default is none.
+/// The options in replies. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOptions {
     /// This server's name: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At most
@@ -198,7 +198,7 @@ impl OptionsWriter {
     }
 
     /// Appends the options to the OPT without options at the end of the first `length_bytes` bytes of `out`, and pads
-    /// the reply if `is_padded`. Returns the new length, at most that of `out`.
+    /// the reply if `is_padded`. Returns the new length, which fits into `out`.
     pub(crate) fn append(&self, out: &mut [u8], length_bytes: usize, is_padded: bool) -> usize {
         debug_assert!(length_bytes >= HEADER_BYTES + 11, "the reply ends with an OPT");
         let mut end = length_bytes + self.length;

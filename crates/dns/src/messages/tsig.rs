@@ -1,4 +1,4 @@
-//! TSIG (RFC 8945): keys, the signatures of queries, and those of replies.
+//! TSIG (RFC 8945): keys, and the signatures of queries and replies.
 
 mod client;
 
@@ -17,7 +17,7 @@ const CLASS_ANY: u16 = 255;
 const TIME_BYTES: usize = 8;
 /// Bytes of Time Signed (RFC 8945 §4.2).
 const TIME_SIGNED_BYTES: usize = 6;
-/// Bytes of the longest MAC, that of HMAC-SHA-512.
+/// Bytes of the longest MAC, HMAC-SHA-512.
 const MAC_BYTES_MAX: usize = 64;
 /// Bytes of a TSIG record without the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID,
 /// error, other length.
@@ -27,7 +27,7 @@ const FUDGE_S: u16 = 300;
 /// Bytes of the shortest MAC that is not malformed (RFC 8945 §5.2.2.1).
 const MAC_BYTES_MIN: usize = 10;
 
-/// A key's algorithm. Those with MD5 and SHA-1 are obsolete.
+/// A key's algorithm. Algorithms with MD5 and SHA-1 are obsolete and missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// HMAC-SHA-256.
@@ -339,11 +339,11 @@ impl Record<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct ReplySigner {
     key: TsigKey,
-    /// The MAC of the message before: at first that of the query.
+    /// The MAC of the previous message: at first, of the query.
     mac: MacBytes,
     is_first: bool,
     error: u16,
-    /// Time Signed and Fudge, if they are not those of now.
+    /// Time Signed and Fudge, if they differ from the current time and the default.
     time: Option<[u8; TIME_BYTES]>,
 }
 

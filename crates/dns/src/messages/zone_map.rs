@@ -109,7 +109,7 @@ impl ZoneMap {
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 
-    /// This map without the entries of the apexes `removed`, and with those of `added`. The other zones are shared.
+    /// This map without the entries of the apexes `removed`, and with the zones `added`. The other zones are shared.
     #[must_use]
     pub fn with_changes<'n>(
         &self,
@@ -122,7 +122,7 @@ impl ZoneMap {
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 
-    /// The same map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
+    /// This map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
     #[must_use]
     pub fn with_cname_chain_max(self, cname_chain_max: usize) -> ZoneMap {
         ZoneMap { cname_chain_max: cname_chain_max.min(CNAME_CHAIN_MAX), ..self }

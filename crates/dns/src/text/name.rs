@@ -21,7 +21,7 @@ pub enum NameError {
     TooLong,
 }
 
-/// A borrowed name. Its form is checked when it is created.
+/// A borrowed name. The form of the name is checked when it is created.
 ///
 /// `==` compares bytes; [`Name::eq_ignore_case`] compares as DNS does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -183,7 +183,7 @@ impl<'n> IndexedLabels<'n> {
         labels
     }
 
-    /// The canonical order of these labels and those of `other` (RFC 4034 §6.1), both in lower case.
+    /// Compares these labels with the labels of `other` in canonical order (RFC 4034 §6.1), both in lower case.
     pub(crate) fn canonical_cmp(&self, other: &[u8]) -> Ordering {
         // Most names have one label below their apex: its offset is known.
         if let Some((&length, label)) = other.split_first()
@@ -224,7 +224,7 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// An owned name. It needs no allocation.
+/// An owned name. The name needs no allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     length: u8,

@@ -88,7 +88,7 @@ pub enum FieldKind {
     ZoneDigest,
     /// At least one byte, up to the end, in base 64.
     Base64,
-    /// Bytes up to the end, in base 64. It may be empty.
+    /// Bytes up to the end, in base 64. This field may be empty.
     OptionalBase64,
     /// Bytes up to the end, in base 64, or `-` if empty (draft-durand-doa-over-dns §3.2).
     DashBase64,
@@ -96,7 +96,7 @@ pub enum FieldKind {
     Salt,
     /// A length byte and at least one byte, in base 32 with the extended hex alphabet (RFC 5155 §3.3).
     HashedName,
-    /// A set of types up to the end (RFC 4034 §4.1.2). It may be empty.
+    /// A set of types up to the end (RFC 4034 §4.1.2). This field may be empty.
     Bitmap,
     /// A protocol number and a bit map of ports, up to the end (RFC 1035 §3.4.2).
     Services,
@@ -125,7 +125,7 @@ macro_rules! row {
     };
 }
 
-/// The fields of `rtype`, in order; `None` for a type whose only text form is that of RFC 3597 §5.
+/// The fields of `rtype`, in order; `None` for a type whose only text form is the generic form of RFC 3597 §5.
 pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
     match rtype {
         Rtype::A => row!["address" Ipv4],

@@ -73,7 +73,7 @@ impl Rtype {
 pub enum RecordSource {
     /// From the operator or the primary, as in a zone that is not signed.
     Zone,
-    /// With the keys, together with those of other signers.
+    /// The keys bring the records, together with other signers' keys.
     Keys,
     /// Each signed version has its own.
     Version,

@@ -21,7 +21,7 @@ pub enum CatalogError {
     NoVersion,
     /// There are several.
     SeveralVersions,
-    /// It has another version, in the form of zone files.
+    /// The catalog has another version, given in zone file form.
     OtherVersion(String),
     /// A member node with this label has several PTR records.
     SeveralZones(String),
@@ -29,7 +29,7 @@ pub enum CatalogError {
     SeveralOwners(String),
     /// Two member nodes have this zone.
     SameZone(String),
-    /// It has more members than this.
+    /// The catalog has more members than this limit.
     ManyMembers(usize),
 }
 
@@ -57,7 +57,7 @@ pub struct CatalogMember {
     pub label: Vec<u8>,
     /// The catalog that may take the member over (RFC 9432 §4.3.1), in lower case.
     pub new_owner: Option<NameBuf>,
-    /// Its groups (RFC 9432 §4.3.2).
+    /// The member's groups (RFC 9432 §4.3.2).
     pub groups: Vec<Vec<u8>>,
 }
 
@@ -102,7 +102,7 @@ impl CatalogReader {
         }
     }
 
-    /// Adds a record. Those that have no meaning are ignored (RFC 9432 §4.1).
+    /// Adds a record. Records without a meaning in catalogs are ignored (RFC 9432 §4.1).
     pub fn add(&mut self, record: &Record<'_>) {
         if self.error.is_some() || !record.owner.is_at_or_below(self.apex.as_name()) {
             return;
@@ -136,7 +136,7 @@ impl CatalogReader {
             NameOf::Zone => (&mut node.zone, CatalogError::SeveralZones(shown)),
             NameOf::NewOwner => (&mut node.new_owner, CatalogError::SeveralOwners(shown)),
         };
-        // The same name twice, in other case, is one record (RFC 4343 §3).
+        // A name that occurs twice, with different case, is one record (RFC 4343 §3).
         let before = place.replace(name.to_lowercase());
         if before.is_some_and(|before| !before.as_name().eq_ignore_case(name)) {
             self.error = Some(error);

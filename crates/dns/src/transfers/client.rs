@@ -75,7 +75,7 @@ impl QueryKind {
 /// The reason why a reply is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
-    /// It is the reply to something else. Over UDP, the right one may follow.
+    /// The reply belongs to another query. Over UDP, the right one may follow.
     Unrelated,
     /// The server has refused the query.
     Refused(u8),
@@ -302,8 +302,8 @@ impl<'m> Reply<'m> {
         Ok(found)
     }
 
-    /// How long this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or, if there
-    /// are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
+    /// The time for which this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or,
+    /// if there are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
     ///
     /// # Errors
     /// Returns an error if a record is malformed.

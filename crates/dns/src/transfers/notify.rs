@@ -17,7 +17,7 @@ const FLAGS: u8 = 0x84 | OPCODE_NOTIFY << 3;
 /// Records of a message: the SOA, an OPT, a signature, and a few unknown ones.
 const RECORDS_MAX: u32 = 16;
 
-/// How a NOTIFY is answered.
+/// The answer to a NOTIFY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyAnswer {
     /// NOERROR: the zone is looked after.
@@ -90,7 +90,7 @@ impl<'q> NotifyRequest<'q> {
         self.apex.as_name()
     }
 
-    /// The serial that the sender has, if it says so. It is a hint (RFC 1996 §3.7).
+    /// The serial that the sender has, if it says so. The serial is a hint (RFC 1996 §3.7).
     pub fn serial(&self) -> Option<u32> {
         self.serial
     }

@@ -100,8 +100,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qtype == Rtype::IXFR
     }
 
-    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Its length;
-    /// `None` if it does not fit.
+    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Returns the
+    /// reply's length; `None` if it does not fit.
     pub fn put_soa(mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let mut writer = MessageWriter::start(out, &self.query, 0);
         let (soa, record) = zone.soa();
@@ -188,7 +188,7 @@ enum Next {
     Nothing,
 }
 
-/// A transfer in progress. It holds no part of the zone.
+/// A transfer in progress. The transfer holds no part of the zone.
 #[derive(Debug)]
 pub struct ZoneTransfer {
     next: Next,

@@ -1,6 +1,6 @@
 //! Receives a zone by AXFR (RFC 5936), or its changes by IXFR (RFC 1995), message by message. A complete result is
 //! whole: it begins and ends with the SOA, and all of it is signed if a key is given. Records outside the zone are left
-//! out, as those of a zone file.
+//! out, as in a zone file.
 
 use crate::messages::question::MessageRecord;
 use crate::messages::tsig::{SignatureError, TsigKey};
@@ -133,7 +133,7 @@ enum Stage {
     Zone,
     /// The records that a change removes from the version with this serial.
     Removed(u32),
-    /// Those that it adds, which lead to the version with this serial.
+    /// The added records of a change, which lead to the version with this serial.
     Added(u32),
     /// None.
     End,
@@ -280,7 +280,7 @@ impl TransferReceiver {
             Stage::Start | Stage::Second | Stage::End => return Ok(()),
         };
         if !is_inside {
-            // It was left out when it was added.
+            // The record was left out when it was added.
             if role != RecordRole::Removed {
                 self.left_out.add(owner, rtype);
             }

@@ -14,7 +14,7 @@ pub(crate) struct HashSlots {
     bits: u32,
 }
 
-/// One slot: the tag of a hash in the upper half, a number in the lower.
+/// A slot: the tag of a hash in the upper half, a number in the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u64);
 

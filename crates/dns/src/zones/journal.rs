@@ -1,5 +1,5 @@
 //! A zone's journal: the changes that have led to its version, oldest first, for secondary servers with an earlier one
-//! (RFC 1995). It is immutable, and versions share its changes.
+//! (RFC 1995). A journal is immutable, and versions share its changes.
 //!
 //! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the removed records, the
 //! SOA after, the added records.
@@ -38,7 +38,7 @@ pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     if raised < serial { raised.wrapping_add(1) } else { raised }
 }
 
-/// Whether records of this type can be in a zone: those of questions and messages (RFC 6895 §3.1) cannot.
+/// Whether records of this type can be in a zone: question types and meta types (RFC 6895 §3.1) cannot.
 pub(crate) fn is_in_zones(rtype: Rtype) -> bool {
     rtype.0 != 0 && rtype != Rtype::OPT && !(128..=255).contains(&rtype.0)
 }
@@ -103,7 +103,7 @@ pub enum RecordRole {
     OfZone,
     /// A record that a change removes.
     Removed,
-    /// One that a change adds.
+    /// A record that a change adds.
     Added,
 }
 
@@ -116,7 +116,7 @@ pub struct ZoneChange {
 }
 
 impl ZoneChange {
-    /// The change of the zone at `apex` with these records; `None` if it has another form than that of this module.
+    /// The change of the zone at `apex` with these records; `None` if they are not in the form of this module.
     pub(crate) fn new(apex: Name<'_>, records: Vec<u8>) -> Option<ZoneChange> {
         let mut serials = [None; 2];
         let mut at = 0;
@@ -208,9 +208,9 @@ impl ZoneChangeBuilder {
 /// The reason why an encoded journal is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// It is truncated, or was changed.
+    /// The journal is truncated, or was changed.
     Damaged,
-    /// It has led to another version of the zone.
+    /// The journal has led to another version of the zone.
     OtherVersion,
 }
 

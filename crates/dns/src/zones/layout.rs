@@ -41,7 +41,7 @@ const SIGNED_OFFSET_BYTES: usize = size_of::<u32>();
 /// No node has this index.
 const NO_NODE: u32 = u32::MAX;
 
-/// The bit of the index of a node of a delta. Its other bits are the number of the chunk and the offset in it.
+/// The bit of the index of a node of a delta. The index's other bits are the number of the chunk and the offset in it.
 const IN_DELTA: u32 = 1 << 31;
 /// Bits of the offset, in units of the alignment.
 const CHUNK_OFFSET_BITS: u32 = 13;
@@ -103,12 +103,12 @@ pub(crate) enum Proof {
     NoWildcard = 1,
 }
 
-/// Which of its packed forms an RRset is read in.
+/// The packed form in which an RRset is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Only the records.
     Plain,
-    /// The records and their signatures. That of the NS RRset of a delegation point has DS or NSEC records as well.
+    /// The records and their signatures. The form of a delegation point's NS RRset includes DS or NSEC records.
     Signed,
 }
 
@@ -197,7 +197,7 @@ impl<'z> Node<'z> {
         (!entries.is_empty()).then(|| self.packed(entries, 0, form))
     }
 
-    /// The RRset of the entry at `index` of `entries`, those of this node.
+    /// The RRset of the entry at `index` in `entries`, the entries of this node.
     #[inline(always)]
     fn packed(&self, entries: &[[u8; RRSET_ENTRY_BYTES]], index: usize, form: Form) -> PackedRrset<'z> {
         match form {
@@ -357,7 +357,7 @@ pub(crate) fn set_has_dname(arena: &mut [u8], at: usize) {
     arena[at + FLAGS_OFFSET] |= FLAG_HAS_DNAME;
 }
 
-/// Marks the node at `at` as that of a name that does not exist.
+/// Marks the node at `at` as the node of a name that does not exist.
 pub(crate) fn set_is_removed(arena: &mut [u8], at: usize) {
     arena[at + FLAGS_OFFSET] |= FLAG_IS_REMOVED;
 }

@@ -29,7 +29,7 @@ pub(crate) struct NameHashes {
 }
 
 impl NameHashes {
-    /// The hashes of `child`, a suffix of `name`, given those of its parent.
+    /// The hashes of `child`, a suffix of `name`, computed from its parent's hashes.
     #[inline]
     pub(crate) fn child(self, child: &[u8], name: &[u8]) -> NameHashes {
         NameHashes { name: self.name.with_label(child, name), parent: self.name }
@@ -98,7 +98,7 @@ fn to_lowercase(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const TOP_BITS: u64 = 0x80 * EACH;
     // A byte without its top bit is at most 127, so the sums carry nothing into the next byte. The top bit of `from_a`
-    // is set for a byte of at least "A", that of `beyond_z` for a byte above "Z".
+    // is set for a byte of at least "A", the top bit of `beyond_z` for a byte above "Z".
     let low = word & !TOP_BITS;
     let from_a = low.wrapping_add((0x80 - u64::from(b'A')) * EACH);
     let beyond_z = low.wrapping_add((0x7f - u64::from(b'Z')) * EACH);

@@ -1,11 +1,11 @@
 //! A packed RRset: the records of one RRset and of its additional section as the bytes of a reply, made when a zone is
 //! loaded.
 //!
-//! The bytes are those of the shortest reply that holds them: the owner is QNAME, at offset 12, and the records follow
-//! the question. Names are compressed against the owner and against each other. If QNAME is the owner, the bytes are
-//! copied unchanged. Below a wildcard or a delegation point QNAME is longer than the owner: the compression pointers,
-//! whose offsets are stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the records are
-//! written with uncompressed names.
+//! The bytes are copied from the shortest reply that holds them: the owner is QNAME, at offset 12, and the records
+//! follow the question. Names are compressed against the owner and against each other. If QNAME is the owner, the bytes
+//! are copied unchanged. Below a wildcard or a delegation point QNAME is longer than the owner: the compression
+//! pointers, whose offsets are stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the
+//! records are written with uncompressed names.
 //!
 //! ```text
 //! owner at 12: 3www7example0   type class   c00c 0001 0001 ttl 0004 a.b.c.d   …
@@ -31,7 +31,8 @@ const RECORDS_BYTES_MAX: usize = 65_535 - OVERHEAD_BYTES_MAX;
 /// A compression pointer to QNAME.
 const POINTER_TO_QNAME: u16 = POINTER | HEADER_BYTES as u16;
 const POINTER: u16 = 0xc000;
-/// The highest target of a stored pointer. It is below the 2^14 that a pointer reaches, so that it can be shifted.
+/// The highest target of a stored pointer. The target is below the 2^14 that a pointer reaches, so that it can be
+/// shifted.
 const TARGET_MAX: usize = 0x2800;
 /// Suffixes that one packed RRset compresses names against.
 const KNOWN_SUFFIXES_MAX: usize = 64;
@@ -49,7 +50,7 @@ pub(crate) struct PackedRrset<'z> {
     pub(crate) answer_count: u16,
     /// Records of the additional section.
     pub(crate) additional_count: u16,
-    /// Bytes of the RRset's records. Those of the additional section follow.
+    /// Bytes of the RRset's records. The records of the additional section follow.
     answer_length: usize,
     /// Offsets of the compression pointers in `bytes`, each 16 bits.
     pointers: &'z [u8],
@@ -59,7 +60,7 @@ pub(crate) struct PackedRrset<'z> {
 /// The owner of a packed RRset in a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerLocation {
-    /// The offset of the owner in the reply. It is QNAME or a suffix of it.
+    /// The offset of the owner in the reply. The owner is QNAME or a suffix of it.
     pub(crate) offset: usize,
     /// Bytes of the owner's name in the zone.
     pub(crate) length_bytes: usize,
@@ -107,7 +108,7 @@ impl<'z> PackedRrset<'z> {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
     }
 
-    /// All records, those of the additional section included.
+    /// All records, including the additional section.
     #[inline]
     pub(crate) fn all_bytes(&self) -> &'z [u8] {
         self.bytes
@@ -206,7 +207,7 @@ pub(crate) enum RdataPart<'a> {
 #[derive(Debug)]
 pub(crate) struct PackedRecord<'z> {
     pub(crate) owner: NameBuf,
-    /// Whether the owner is that of the RRset, for which the name in the reply may differ: below a wildcard.
+    /// Whether the owner is the RRset's owner, for which the name in the reply may differ: below a wildcard.
     pub(crate) is_of_owner: bool,
     pub(crate) rtype: Rtype,
     /// Type, class and TTL in wire form.
@@ -223,7 +224,7 @@ impl<'z> PackedRecord<'z> {
     }
 }
 
-/// A record of a packed RRset that is not in its additional section: its owner is that of the RRset.
+/// A record of a packed RRset that is not in its additional section: it has the RRset's owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerRecord<'z> {
     pub(crate) rtype: Rtype,
@@ -352,7 +353,7 @@ pub(crate) enum OwnerRole {
     QnameOrAncestor,
 }
 
-/// Packs one RRset after another. Its buffers are reused.
+/// Packs one RRset after another. The packer's buffers are reused.
 #[derive(Debug)]
 pub(crate) struct RrsetPacker {
     bytes: Vec<u8>,

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 /// Items of a page. With n items, a change copies a page and n / 1024 references.
 const PAGE_ITEMS_MAX: usize = 1_024;
 
-/// Different items in ascending order. Where the order is not that of the type, methods take whether an item comes
-/// before a place: that is true for the first items, and false for the others.
+/// Different items in ascending order. For an order other than the type's, methods take a predicate: whether an item
+/// comes before a place, which is true for the first items and false for the others.
 #[derive(Clone, Debug)]
 pub(crate) struct SortedPages<T> {
     /// None is empty.

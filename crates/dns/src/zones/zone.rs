@@ -1,6 +1,6 @@
 //! A zone in the form in which it is served: immutable, with the RRsets packed for replies.
 //!
-//! One arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
+//! An arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
 //! the node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
 //! between the apex and the parent finds it, because every ancestor of a node has a node
 //! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that
@@ -421,7 +421,7 @@ impl Zone {
         self.node(self.apex_node)
     }
 
-    /// The first node of a walk over all nodes: that of the apex, unless the version has a delta.
+    /// The first node of a walk over all nodes: the apex's node, unless the version has a delta.
     pub(crate) fn first_node(&self) -> Node<'_> {
         // The store begins with a node of the apex.
         let first = NodeIndex::default();
@@ -432,7 +432,8 @@ impl Zone {
         .expect("a zone has a node")
     }
 
-    /// The node after `node`: those of the store in the order in which the names came first, then those of the delta.
+    /// The node after `node`: first the store's nodes in the order in which the names first occurred, then the delta's
+    /// nodes.
     pub(crate) fn node_after(&self, node: &Node<'_>) -> Option<Node<'_>> {
         match (node.index.chunk(), &self.delta) {
             (None, _) => self.after_in_store(node.index),

@@ -127,13 +127,13 @@ impl ZoneBuilder {
         }
     }
 
-    /// The same, which reports signatures that are not valid at `now_unix_s`, in seconds since 1970.
+    /// This builder, which also reports signatures that are not valid at `now_unix_s`, in seconds since 1970.
     #[must_use]
     pub fn with_time(self, now_unix_s: u64) -> ZoneBuilder {
         ZoneBuilder { now_unix_s: Some(now_unix_s), ..self }
     }
 
-    /// Adds a record. Its owner is at or below the apex, as the zone file parser guarantees.
+    /// Adds a record. The owner is at or below the apex, as the zone file parser guarantees.
     pub fn add(&mut self, record: &Record<'_>) {
         if self.rdata.len() > ZONE_BYTES_MAX || self.names.byte_count() > ZONE_BYTES_MAX {
             self.overflow.get_or_insert(record.position);
@@ -427,7 +427,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Packs the addresses of those of the first `target_count_max` targets in the zone for which `is_included`.
+    /// Packs the addresses of the first `target_count_max` targets in the zone, if `is_included`.
     fn put_targets(
         &self,
         rrset: &RrsetRange,

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 const JOURNAL_BYTES_MIN: usize = 16 * 1024;
 
 impl Zone {
-    /// Continues the journal of `before`, the version that this one replaces. It has at most `bytes_max` in encoded
-    /// form, and is not larger than the zone; without changes if it cannot be continued.
+    /// Continues the journal of `before`, the version that this one replaces. The journal has at most `bytes_max` in
+    /// encoded form, and is not larger than the zone; it has no changes if it cannot be continued.
     pub fn continue_journal(&mut self, before: &Zone, bytes_max: usize) {
         let bytes_max = bytes_max.min(self.memory_bytes().max(JOURNAL_BYTES_MIN));
         let change = || change_between(before, self, bytes_max);
@@ -108,7 +108,7 @@ fn put_missing_of_node(zone: &Zone, node: &Node<'_>, same_name: Option<&Node<'_>
         index += 1;
         let is_soa = rrset.rtype() == Rtype::SOA && node.index == zone.apex_node;
         let same_type = same_name.and_then(|node| node.rrset(rrset.rtype()));
-        // The same records in the same order have the same bytes.
+        // Equal records in the same order have the same bytes.
         let is_same = same_type.is_some_and(|other| other.answer_bytes() == rrset.answer_bytes());
         if !is_soa && !is_same {
             put_missing_of_rrset(node, &rrset, same_type.as_ref(), out);

@@ -1,7 +1,7 @@
 //! Changes a version of a zone into the next one, at a cost that depends on the change and not on the size of the zone
 //! (docs/decisions/0045-zone-versions.md).
 //!
-//! The next version shares the store. Its delta has a new node for each name whose node depends on a name that changes:
+//! The next version shares the store. The delta has a new node for each name whose node depends on a name that changes:
 //!
 //! - the name itself, and ancestors that come or go with it as empty non-terminals;
 //! - the owners of RRsets that refer to it, as their additional section has copies of its addresses;
@@ -70,21 +70,21 @@ pub struct ZoneEdit<'z> {
 }
 
 impl Zone {
-    /// Makes what [`ZoneEdit`] needs, unless the zone has it: all changes to come are quick then, also the first one.
-    /// It takes time and memory in proportion to the zone.
+    /// Builds the data that [`ZoneEdit`] needs, unless the zone has it: then all further changes are quick, including
+    /// the first. Time and memory are proportional to the size of the zone.
     pub fn prepare_edits(&mut self) {
         if self.links.is_none() {
             self.links = Some(Box::new(links_of(self)));
         }
     }
 
-    /// Names that this version has in place of those of the store that it shares with earlier versions.
+    /// The number of names that differ from the store, which this version shares with earlier versions.
     pub fn delta_name_count(&self) -> usize {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
-    /// The same version with its own store, so that no look-up has to search a delta. It takes time and memory in
-    /// proportion to the zone. `None` if the zone has errors with these limits.
+    /// This version with its own store, so that no look-up has to search a delta. Time and memory are proportional to
+    /// the size of the zone. `None` if the zone has errors with these limits.
     pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
         let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
         merged.journal = self.journal.clone();
@@ -92,8 +92,8 @@ impl Zone {
     }
 
     /// The version `latest`, which changes of this one have led to, with the store of `merged`, which is this version
-    /// merged. It takes time and memory in proportion to the changes. `None` if `latest` shares no store with this
-    /// version, or it cannot be made.
+    /// merged. Time and memory are proportional to the size of the changes. `None` if `latest` shares no store with
+    /// this version, or it cannot be made.
     pub fn rebased(&self, merged: &Zone, latest: &Zone, limits: ZoneLimits) -> Option<Zone> {
         let mut edit = ZoneEdit::new(merged);
         for node in latest.nodes_beside(self)?.iter().chain(&self.nodes_beside(latest)?) {
@@ -139,7 +139,7 @@ impl<'z> ZoneEdit<'z> {
         self.names.insert(owner.to_lowercase().as_name().as_bytes().to_vec(), Rrsets::new());
     }
 
-    /// Adds a record, and gives all of its RRset its TTL. Its owner is at or below the apex.
+    /// Adds a record, and gives all of its RRset its TTL. The owner is at or below the apex.
     pub fn add(&mut self, record: &Record<'_>) {
         let records = self.rrsets(record.owner).entry(record.rtype.0).or_default();
         if !records.iter().any(|other| other.is_same(record)) {
@@ -239,7 +239,7 @@ impl<'z> ZoneEdit<'z> {
     }
 }
 
-/// Which names of the next version have new nodes.
+/// The names of the next version that have new nodes.
 struct Plan<'e, 'z> {
     zone: &'z Zone,
     edited: &'e BTreeMap<NameKey, Rrsets>,
@@ -639,7 +639,7 @@ fn record_count(node: &Node<'_>) -> usize {
     count
 }
 
-/// One of the lists of [`ZoneLinks`].
+/// A list of [`ZoneLinks`].
 #[derive(Clone, Copy)]
 enum LinkList {
     Children,

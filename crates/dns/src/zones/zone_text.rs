@@ -17,7 +17,7 @@ pub struct ZoneTextWriter {
     rdata: Vec<u8>,
 }
 
-/// How an RRset's records are written.
+/// The form in which an RRset's records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineForm<'c> {
     /// The plain form.
@@ -82,7 +82,7 @@ impl ZoneTextWriter {
     const RECORDS_PER_CALL_MAX: usize = 10_000;
 
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many
-    /// were examined; whether there may be more. Each call is for the same zone.
+    /// were examined; returns whether there may be more. Each call is for the same zone.
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
         self.write_with_forms(zone, rtype, out, bytes_min, |_, _| LineForm::Plain)
     }

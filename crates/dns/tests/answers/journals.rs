@@ -23,7 +23,7 @@ fn version(text: &str, serial: u32) -> Zone {
     built(&name_bytes("z."), &with_serial(text, serial)).zone.expect("without errors")
 }
 
-/// The same with signatures.
+/// A version with signatures.
 fn signed_version(text: &str, serial: u32) -> Zone {
     built(&name_bytes("z."), &signed(&with_serial(text, serial), Chain::Nsec)).zone.expect("without errors")
 }
@@ -49,7 +49,7 @@ fn sorted(zone: &Zone) -> Vec<String> {
     lines
 }
 
-/// What a secondary with the version `stored` makes of the reply of a server with `current`, and whether it was
+/// The zone that a secondary with the version `stored` gets from a server with `current`, and whether the transfer was
 /// incremental.
 fn transferred(stored: &Zone, current: &Zone, room_bytes: usize) -> (Result<Zone, PatchError>, bool) {
     let key = TsigKey::new(Name::parse(b"\x03key\0").expect("a name"), TsigAlgorithm::HmacSha256, b"secret");

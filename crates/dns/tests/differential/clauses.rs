@@ -17,8 +17,8 @@ pub(crate) enum Clause {
     /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The
     /// others refer to the parent zone's servers, if a zone above it is served.
     DsWithoutParent,
-    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or
-    /// that a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
+    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD stops at the first name that is repeated, or that
+    /// a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
     EndOfLoop,
     /// RFC 1034 §4.3.2 step 3a: the target of an alias is looked up from step 2 on, as by NSD; the others stay in the
     /// zone. For the DS of an apex, that is the parent zone (RFC 4035 §3.1.4.1).

@@ -78,7 +78,7 @@ fn data(apex: &'static str) -> impl Strategy<Value = Data> {
     ]
 }
 
-/// The text of those of `records` that one zone may have.
+/// The text of the records among `records` that one zone may have.
 pub(crate) fn text_of(apex: &str, records: &[RandomRecord]) -> String {
     let mut lines = vec![
         format!("$ORIGIN {apex}\n$TTL 300"),

@@ -52,7 +52,7 @@ pub(super) fn restrict_to(readable: impl IntoIterator<Item: AsFd>) -> io::Result
     restrict(allow_reading(rules, readable)?)
 }
 
-/// The same, and allows writing beneath the directories `writable`, and connecting.
+/// Restricts the agent as above, but allows writing beneath the directories `writable`, and connecting.
 pub(super) fn restrict_agent_to(
     readable: impl IntoIterator<Item: AsFd>,
     writable: &[BorrowedFd<'_>],

@@ -195,9 +195,9 @@ impl std::fmt::Debug for ReplyPath {
 /// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'b> {
-    /// Its content, at most [`QUERY_BYTES_MAX`] bytes.
+    /// The datagram's content, at most [`QUERY_BYTES_MAX`] bytes.
     pub bytes: &'b [u8],
-    /// It was longer; the rest is lost.
+    /// Whether the datagram was longer; the rest is lost.
     pub is_truncated: bool,
     /// The port of its sender; 0 cannot be replied to.
     pub peer_port: u16,

@@ -138,7 +138,7 @@ impl Socket {
         loop {
             count(Syscall::Recvmmsg);
             // SAFETY: each header points to an address, a vector and a control buffer of the same batch, restored by
-            // `prepare` just now; the count is that of the headers.
+            // `prepare` just now; the count is the number of headers.
             let received = unsafe {
                 libc::syscall(
                     libc::SYS_recvmmsg,
@@ -226,7 +226,7 @@ impl Socket {
             let sent = if UDP_IO.selected() == BY_RECVMMSG {
                 count(Syscall::Sendmmsg);
                 // SAFETY: each header points to an address, a vector and control bytes of the same batch, set by
-                // `address_replies`; the count is that of the slice.
+                // `address_replies`; the count is the length of the slice.
                 unsafe {
                     libc::syscall(
                         libc::SYS_sendmmsg,
@@ -264,7 +264,7 @@ impl AsFd for Socket {
     }
 }
 
-/// How long to wait for space in the send buffer: a few times what a card of 1 Gbit/s needs to send it.
+/// Maximum wait for space in the send buffer: a few times what a 1 Gbit/s interface needs to send it.
 const SEND_WAIT: Duration = Duration::from_millis(5);
 
 fn fail_unless_interrupted() -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! A sandboxed process, seen from inside and from outside.
 //!
-//! Each test starts this program again as that process. It has its own test harness, since that of the standard library
-//! runs tests in threads, and a process must have one thread to enter the sandbox.
+//! Each test starts this program again as that process. The program has its own test harness, since the standard
+//! library's runs tests in threads, and a process must have one thread to enter the sandbox.
 
 mod inside;
 mod other_processes;
@@ -124,7 +124,7 @@ fn process_status_shows_the_sandbox_from_outside() {
     let child = Sandboxed::start(&tree, user(), "report", "");
     let process = check_status(&child);
     if user() != SAME_USER {
-        // Those of a process that is not dumpable belong to root (proc(5)).
+        // The files in /proc of a process that is not dumpable belong to root (proc(5)).
         let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
         assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }

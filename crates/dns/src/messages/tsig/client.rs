@@ -16,9 +16,9 @@ const UNSIGNED_MESSAGES_MAX: u32 = 99;
 pub enum SignatureError {
     /// A required one is missing.
     Missing,
-    /// It is wrong.
+    /// The signature is wrong.
     Invalid(TsigError),
-    /// The server has not accepted that of the query: the error of its TSIG record.
+    /// The server has not accepted the query's signature: the error in its TSIG record.
     Refused(u16),
 }
 

@@ -40,8 +40,8 @@ fn class_of(byte: u8) -> ByteClass {
 
 /// How a token is written.
 ///
-/// It has the size of its neighbours in [`Token`]. Padding would be copied with the token byte by byte, which stalls on
-/// the store before it.
+/// The type has the size of its neighbours in [`Token`]. Padding would be copied with the token byte by byte, which
+/// stalls on the store before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum TokenKind {

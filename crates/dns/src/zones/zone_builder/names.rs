@@ -151,7 +151,7 @@ impl NameTable {
         slots
     }
 
-    /// Adds a new name, after those of its ancestors that are new.
+    /// Adds a new name, after its new ancestors.
     fn push_with_ancestors(&mut self, name: &IndexedName<'_>, hash: NameHash) -> NameId {
         let parent_depth = name.label_count() - 1;
         if parent_depth == self.apex_depth {

@@ -36,9 +36,9 @@ impl ZoneBuilder {
 
     /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and
     /// wildcard children, and of their records' targets. `node_of` returns the nodes of names other than `names`.
-    /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of
-    /// the previous version, without the nodes that it does not share, if it is signed. Diagnostics about missing
-    /// records have the position `end`.
+    /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is the
+    /// previous version's chain, without the nodes that are not shared, if the zone is signed. Diagnostics about
+    /// missing records have the position `end`.
     ///
     /// # Errors
     /// Returns the records' problems, as if the whole zone were built. Warnings about other names are left out.
@@ -103,8 +103,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// Adds those of `nodes` that belong to `chain`, and sets the proofs of all of them. `None` if the chain cannot be
-    /// continued.
+    /// Adds the nodes among `nodes` that belong to `chain`, and sets the proofs of all nodes. `None` if the chain
+    /// cannot be continued.
     fn continue_chain(
         &self,
         new: impl Iterator<Item = (NameId, NodeIndex)> + Clone,

@@ -18,7 +18,7 @@ use data_encoding::BASE32_DNSSEC;
 
 /// Warnings about the signatures of one zone. More are counted.
 const WARNINGS_MAX: usize = 20;
-/// RFC 9276 §3.2: resolvers treat zones with more iterations as unsigned, or do not answer. They are refused.
+/// RFC 9276 §3.2: resolvers treat zones with more iterations as unsigned, or do not answer. Such zones are refused.
 const NSEC3_ITERATIONS_MAX: u16 = 50;
 /// Signatures that expire within this time are reported: 3 days.
 const EXPIRY_WARNING_S: i32 = 3 * 24 * 3600;

@@ -107,9 +107,8 @@ const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
 ];
 
-/// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error. Not `FIONBIO`,
-/// which clears `O_NONBLOCK` of a listener for all processes that have it: the supervisor would wait for a client
-/// forever.
+/// The ioctls of this crate, and of isatty(3), which the standard library calls on standard error. Not `FIONBIO`, which
+/// clears `O_NONBLOCK` of a listener for all processes that have it: the supervisor would wait for a client forever.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::TCGETS];
 
 /// Flags, copies and seals of descriptors. Not `F_SETFL`, which clears `O_NONBLOCK` too, and `O_APPEND` of a log: its
@@ -127,8 +126,8 @@ const SET_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Those that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a descriptor
-/// of the process at the other end, by which it can be signalled.
+/// The socket options that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a
+/// descriptor of the process at the other end, by which it can be signalled.
 const READ_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_TYPE),
     (libc::SOL_SOCKET, libc::SO_DOMAIN),
@@ -173,7 +172,7 @@ fn of_this_process() -> Rules {
         (libc::SYS_mprotect, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
         // abort(3) signals its own thread.
         (libc::SYS_tgkill, vec![vec![is(0, this_process)]]),
-        // Its own limits (0 is this process): glibc reads that of the stack for each thread.
+        // The process may read its own limits (0 is this process): glibc reads the stack limit for each thread.
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),
         (libc::SYS_fcntl, each_of(1, FCNTLS.iter().map(|&command| command as u64))),
@@ -215,7 +214,7 @@ pub(super) fn allowed_to_agent() -> Rules {
     // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
     let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
     rules.insert(libc::SYS_socket, cases(families.into_iter().collect()));
-    // It gives one end to the server process, through the supervisor, and gets an answer at the other.
+    // The agent passes one end to the server process, through the supervisor, and receives an answer at the other.
     rules.insert(libc::SYS_socketpair, cases(vec![vec![is(0, libc::AF_UNIX as u64)]]));
     // The resolver of the C library asks how many bytes have arrived.
     rules.entry(libc::SYS_ioctl).or_default().extend(cases(vec![vec![is(1, libc::FIONREAD)]]));
