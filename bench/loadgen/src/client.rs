@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_rustls::rustls::ClientConnection;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// How long an answer over TCP is waited for.
+/// Maximum wait for an answer over TCP.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Ports that are tried until one is free for both TCP and UDP.
 const PORT_TRIES_MAX: usize = 16;

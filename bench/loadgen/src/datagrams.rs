@@ -87,7 +87,7 @@ impl Port {
         let send = || rustix::net::send(&self.socket, &query, SendFlags::empty());
         let mut sent = send();
         if sent.is_err() {
-            // The error may be that of an earlier datagram, and this one was not sent.
+            // The error may belong to an earlier datagram, and this one was not sent.
             self.receive_errors();
             sent = send();
         }

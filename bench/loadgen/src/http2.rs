@@ -108,7 +108,7 @@ impl Http2 {
     }
 }
 
-/// How the server has closed a connection.
+/// The way in which the server has closed a connection.
 fn closed_by(error: &Error) -> Note {
     if error.is_go_away() { Note::ConnectionClose } else { Note::IdleClose }
 }
@@ -146,7 +146,7 @@ async fn exchange(mut sender: Sender, url: &str, contents: &[Vec<u8>], received_
     }
 }
 
-/// What an error means for a request.
+/// The meaning of an error for a request.
 fn end_of(error: &Error, received_bytes: usize) -> End {
     if error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR) && received_bytes == 0 {
         return End::Unprocessed;

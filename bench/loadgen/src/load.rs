@@ -35,7 +35,7 @@ const SENDS_PER_TICK_MAX: usize = 512;
 /// A load: requests at fixed rates for some time.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How long requests are due.
+    /// The time for which requests are due.
     pub length: Duration,
     /// Determines questions and IDs.
     pub seed: u64,
@@ -100,7 +100,7 @@ impl DnsTarget {
     }
 }
 
-/// A running load. It stops sending when it is dropped.
+/// A running load. The load stops when it is dropped.
 #[derive(Debug)]
 pub struct Running {
     seed: u64,
@@ -310,7 +310,7 @@ impl Schedule {
     }
 }
 
-/// A timer with the kernel's precision. That of tokio is a millisecond, which would be part of each latency.
+/// A timer with the kernel's precision. Tokio's precision is a millisecond, which would be part of each latency.
 struct Ticks(AsyncFd<OwnedFd>);
 
 impl Ticks {

@@ -28,7 +28,7 @@ macro_rules! named {
 }
 
 named! {
-    /// How a request is sent.
+    /// The way in which a request is sent.
     Kind {
         /// HTTP, one request per connection, with `Connection: close`.
         HttpNew = "http-new",
@@ -102,8 +102,8 @@ named! {
 }
 
 impl Cause {
-    /// The cause behind an error of a socket, after `received_bytes` of the response. What is neither the server's
-    /// fault nor the network's is the load generator's own.
+    /// The cause behind an error of a socket, after `received_bytes` of the response. An error that is neither the
+    /// server's fault nor the network's is the load generator's own.
     pub(crate) fn of(errno: Errno, received_bytes: usize) -> Cause {
         match errno {
             Errno::CONNREFUSED => Cause::Refused,

@@ -1,4 +1,4 @@
-//! What happened to the requests of a load: counts, latencies and the first losses.
+//! The results of a load: counts, latencies and the first losses.
 
 use crate::outcome::{Cause, Kind, Note};
 use hdrhistogram::Histogram;
@@ -96,7 +96,7 @@ impl Counts {
         self.lost.iter().sum()
     }
 
-    /// How often an event was noted.
+    /// The number of times that an event was noted.
     pub fn noted(&self, note: Note) -> u64 {
         self.notes[note as usize]
     }

@@ -49,12 +49,12 @@ pub enum IdleClose {
     AtNextRequest,
 }
 
-/// What happens to a connection after a response.
+/// The fate of a connection after a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reuse {
     Never,
-    /// It persists while there are no more than this many. More are opened when all are busy, and end with their
-    /// response.
+    /// The connection persists while there are no more than this many. More are opened when all are busy, and end with
+    /// their response.
     Kept {
         connection_count: usize,
         idle_close: IdleClose,
@@ -184,7 +184,7 @@ impl<P: Protocol> Streams<P> {
             },
             Reuse::Never => {}
             Reuse::Kept { .. } if closes => self.recorder.note(Note::ConnectionClose),
-            // It was opened while all others were busy.
+            // The connection was opened while all others were busy.
             Reuse::Kept { connection_count, .. } if self.open_count.get() > connection_count => {}
             Reuse::Kept { .. } => self.idle.borrow_mut().push_back(connection),
         }

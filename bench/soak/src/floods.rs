@@ -26,18 +26,18 @@ const BATCH_FRAMES: usize = 40;
 const LARGE_BYTES: usize = 1 << 20;
 /// Connections of the client whose waiting times are measured.
 const CONNECTION_COUNT: usize = 8;
-/// How long waiting times are measured before something else happens: some hundred requests, so that a flood that
+/// The time for which waiting times are measured before the next event: some hundred requests, so that a flood that
 /// delays more than one in a hundred of them is seen.
 const SPAN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// A flood.
 pub struct Flood {
-    /// Its name in results.
+    /// The flood's name in results.
     pub name: &'static str,
-    /// What the client sends after the preface and its settings.
+    /// The client's bytes after the preface and its settings.
     opening: fn() -> Vec<u8>,
-    /// What it then repeats, with the number of the repetition.
+    /// The bytes that the client then repeats, given the number of the repetition.
     item: fn(u32) -> Vec<u8>,
     item_frames: usize,
     /// Frames that a connection may accept, by the default limits.
@@ -124,7 +124,7 @@ fn closed_window() -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
 }
 
-/// A server of a directory, over HTTP and HTTPS, with one worker. It is stopped when it is dropped.
+/// A server of a directory, over HTTP and HTTPS, with one worker. The server is stopped when it is dropped.
 pub struct Server {
     http: SocketAddr,
     https: SocketAddr,
@@ -248,7 +248,7 @@ impl Flood {
     }
 }
 
-/// What happens beside the client that measures.
+/// The activity during the measurement.
 const ALONE: usize = 0;
 const BESIDE_ONE_FLOOD: usize = 1;
 const BESIDE_REQUESTS: usize = 2;

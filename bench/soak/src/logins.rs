@@ -52,7 +52,7 @@ pub struct Attack {
     pub is_known: bool,
 }
 
-/// What became of the logins of users.
+/// The results of users' logins.
 #[derive(Clone, Debug)]
 pub struct Logins {
     /// Times until the page arrived, in ascending order.

@@ -54,7 +54,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         for signal in [Signal::TERM, Signal::KILL] {
             for pid in processes_in(self.folder.path()) {
-                // It may have ended meanwhile.
+                // The process may have exited meanwhile.
                 let _ = send_signal(pid, signal);
             }
             becomes_true(LIMIT, || !matches!(self.supervisor.try_wait(), Ok(None)));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Scenario {
     /// As chosen by `--only`.
     pub name: &'static str,
-    /// What must hold, as a sentence.
+    /// The property that must hold, as a sentence.
     pub promise: &'static str,
     run: fn(&Path, Extent, &mut Outcome) -> anyhow::Result<()>,
 }
@@ -171,7 +171,7 @@ fn change_and_reload(service: &Service, config: &mut Config, index: usize) -> an
 /// Upgrades in turn to a good program and to ones that fail.
 fn upgrade(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     use NewProgram::{Execs, Exits, Good, Hangs};
-    // How long a new server process may take to become ready, and a failure to be reported.
+    // Maximum time for a new server process to become ready, and for a failure to be reported.
     const START_TIMEOUT_MS: u64 = 800;
     const REPORT_LIMIT: Duration = Duration::from_secs(1);
     let upgrades: &[NewProgram] = extent.pick(

@@ -29,7 +29,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// `addresses`: those of HTTP, HTTPS and DNS.
+    /// `addresses`: the addresses of HTTP, HTTPS and DNS.
     pub(crate) fn write(folder: &Path, addresses: [SocketAddr; 3], config: &Config) -> anyhow::Result<Site> {
         let [http, https, dns] = addresses;
         let site = Site { folder: folder.to_owned(), http, https, dns };
@@ -122,7 +122,7 @@ pub(crate) struct Config {
     /// The first domain's site; the second has the other.
     pub(crate) site_index: usize,
     pub(crate) alias_version: usize,
-    /// How long a new server process may take to become ready.
+    /// Maximum time for a new server process to become ready.
     pub(crate) start_timeout_ms: u64,
     pub(crate) has_https: bool,
 }

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use trial::{Defect, SCENARIOS, Scenario, Trial};
 
-/// What a trial without a fault has shown of a scenario and process.
+/// The results of a trial without a fault, for a scenario and process.
 struct Traced {
     scenario: &'static Scenario,
     role: Role,
@@ -30,7 +30,7 @@ struct Traced {
 pub struct Counts {
     /// Faults that have occurred.
     pub fault_count: usize,
-    /// Of these, those of which the operator was informed.
+    /// The number of these of which the operator was informed.
     pub reported_count: usize,
     /// By kind, in the order of [`Summary::DEFECTS`].
     pub defect_counts: [usize; 7],

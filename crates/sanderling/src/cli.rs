@@ -320,7 +320,7 @@ enum CliCommand {
     Probe(ProbeArgs),
     /// Show the running server's status
     ///
-    /// Its addresses, processes with their uptime, problems, and counters.
+    /// The server's addresses, processes with their uptime, problems, and counters.
     #[command(after_help = "Examples:
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
@@ -569,8 +569,8 @@ line.")]
 
 /// Serve a small built-in domain on localhost
 ///
-/// The site and the zone are part of the program. It prints the addresses, and `curl` and `dig` commands to try. Ctrl-C
-/// stops it.
+/// The site and the zone are part of the program. The command prints the addresses, and `curl` and `dig` commands to
+/// try. Ctrl-C stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
@@ -591,8 +591,8 @@ struct DemoArgs {
 
 /// Serve a directory over HTTP, zones over DNS, or everything in a configuration file
 ///
-/// What to serve is given by arguments or by a configuration file, not by both. Without arguments the file is that of
-/// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// What to serve is given by arguments or by a configuration file, not by both. Without arguments, the file is
+/// $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 ///
 /// When the server is ready, it prints each listen address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
@@ -730,7 +730,7 @@ impl ServeArgs {
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened,
 /// so you can run it while a server is running. As root, it reads sites and zones as the configured user. Without
-/// arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// arguments, the file is $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {
@@ -763,9 +763,9 @@ impl CheckArgs {
 
 /// Measure what each variant of a kernel feature costs on this machine
 ///
-/// It measures each supported variant in many short slices in random order, so that other load has little influence.
-/// The report names the variant that the server uses. Sockets use the loopback interface and ports that the kernel
-/// chooses, so you can run it while a server is running.
+/// The command measures each supported variant in many short slices in random order, so that other load has little
+/// influence. The report names the variant that the server uses. Sockets use the loopback interface and ports that the
+/// kernel chooses, so you can run it while a server is running.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe

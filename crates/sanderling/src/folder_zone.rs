@@ -1,7 +1,7 @@
 //! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
 //! no longer a zone, and notify the running server.
 //!
-//! They write nothing but files of the folder. A zone with another configuration is refused, with a remedy.
+//! The commands write only files in the folder. A zone with another configuration is refused, with a remedy.
 
 use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};
@@ -160,7 +160,7 @@ impl FolderZone {
             Ok(warnings) => (warnings, true),
             Err(problems) => (problems, false),
         };
-        // They name the file that the operator knows.
+        // Diagnostics name the file that the operator knows.
         for diagnostic in &mut diagnostics {
             if let Location::File(file) | Location::Position { file, .. } = &mut diagnostic.location
                 && *file == new.path
@@ -183,7 +183,7 @@ impl FolderZone {
             }
             Err(AskError::Failed(reason)) => {
                 folder.delete(&file)?;
-                // It answers SERVFAIL for a zone that it cannot load, until the file is removed.
+                // The server answers SERVFAIL for a zone that it cannot load, until the file is removed.
                 let _ = self.tell_server();
                 return Err(format!("{reason}\nthe zone {name} was not added"));
             }
@@ -231,7 +231,7 @@ fn free_name(file: &Path) -> Result<PathBuf, String> {
 /// The zone folder, which no other process changes by these commands at the same time.
 struct LockedFolder<'f> {
     folder: &'f ZoneFolder,
-    /// It is open, and locked.
+    /// The open folder, with a lock.
     directory: File,
 }
 
@@ -259,7 +259,7 @@ impl<'f> LockedFolder<'f> {
     }
 }
 
-/// A hidden file of the folder, which is not a zone. It is deleted with this value, unless it was renamed.
+/// A hidden file of the folder, which is not a zone. The file is deleted with this value, unless it was renamed.
 struct NewFile {
     path: PathBuf,
 }

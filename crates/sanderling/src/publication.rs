@@ -1,6 +1,6 @@
 //! The commands `publish` and `rollback`: switch the link of a site to another release, and tell the running server.
 //!
-//! They write nothing but symbolic links in the directory of the link. The server reads where these lead; see
+//! The commands write only symbolic links in the link's directory. The server reads where these lead; see
 //! [`ReleaseLink`] for their names.
 
 use sanderling_config::diagnostic::error_text;
@@ -29,7 +29,7 @@ pub(crate) struct Publication {
     pub(crate) timeout: Duration,
 }
 
-/// Which release becomes the current one.
+/// The release that becomes current.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Folder(PathBuf),
@@ -139,9 +139,9 @@ fn has_file(root: &Path, name: &str, site: &Site) -> bool {
 /// A site's links, which no other process switches at the same time.
 struct Links<'l> {
     link: &'l ReleaseLink,
-    /// Their directory's real path.
+    /// The real path of the links' directory.
     directory: PathBuf,
-    /// It is open, and locked.
+    /// The open directory, with a lock.
     lock: File,
 }
 

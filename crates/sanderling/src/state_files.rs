@@ -1,5 +1,5 @@
-//! The commands `backup` and `export`: copies of the state folder's content. They need no running server, and change
-//! nothing there.
+//! The commands `backup` and `export`: copies of the state folder's content. The commands need no running server, and
+//! do not change the state folder.
 
 use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
@@ -19,12 +19,12 @@ const COMBINED_FILE: &str = "combined.pem";
 /// A copy that is made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StateCommand {
-    /// Which folder has the state.
+    /// The location of the state folder.
     pub(crate) state: StateLocation,
     pub(crate) action: StateAction,
 }
 
-/// How the state folder is found.
+/// The way in which the state folder is found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateLocation {
     Folder(PathBuf),

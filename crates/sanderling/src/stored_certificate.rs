@@ -116,7 +116,7 @@ pub(crate) mod tests {
         );
         check(|state, secret| replace(state.join(GENERATION).join(KEY_FILE), &secret.join(KEY_FILE)), "cannot read");
         check(|state, secret| replace(state.join("certificates/example.com"), secret), "cannot read");
-        // Out of the certificate's folder, to another one of the state folder, such as those of zone keys.
+        // A link leads out of the certificate's folder, to another folder of the state folder, such as the zone keys.
         let inside = |state: &Path, _: &Path| {
             fs::write(state.join("secret"), "secret").expect("written");
             replace(state.join(GENERATION).join(KEY_FILE), Path::new("../../secret"));

@@ -39,7 +39,7 @@ fn systemd_accepts_every_unit() {
         units.push(unit.to_str().expect("plain").to_owned());
     }
     for unit in &units {
-        // It succeeds in spite of lines that it ignores, and prints them.
+        // systemd-analyze succeeds in spite of lines that it ignores, and prints them.
         let Some(text) = run("systemd-analyze", &["--man=no", "verify", unit]) else { return };
         assert_eq!(text, "", "{unit}");
     }

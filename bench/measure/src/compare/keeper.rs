@@ -1,4 +1,4 @@
-//! What it costs that the private keys are in the keeper: full handshakes, with the keeper and without it.
+//! The cost of holding the private keys in the keeper: full handshakes, with the keeper and without it.
 
 use crate::compare::http::{self, SMALL, Site};
 use crate::compare::loads::handshakes;

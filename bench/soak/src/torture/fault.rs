@@ -1,4 +1,4 @@
-//! Which call of which process fails, with which error, and when; the faults that are possible in a traced run.
+//! A fault: the failing call, its process, the error and the time; and the faults that are possible in a traced run.
 
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What happens without a fault.
+    /// The absence of a fault.
     pub(crate) fn none(scenario: &str, role: Role) -> Fault {
         Fault { scenario: scenario.to_owned(), role, call: String::new(), error: String::new(), occurrence: 0 }
     }

@@ -1,7 +1,7 @@
 //! Single faults of the agent and of the keeper, after each of which every zone takes changes as before: one with
 //! dynamic updates, one with dynamic updates that is signed, one that is signed, and one that is transferred.
 //!
-//! Many faults, one after the other, are those of one service, since a fault that has an effect later is found so, too.
+//! Many faults, one after another, hit the same service, so that a fault with a later effect is found too.
 
 use super::fault::{Fault, Role, count_calls, faults_of, has_fault, mix};
 use super::in_parallel;
@@ -26,9 +26,9 @@ use tempfile::TempDir;
 
 /// Time in which all zones must take a change after a fault.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
-/// How long a start may take on a busy machine.
+/// Maximum time for startup on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a command may take, in which a call fails.
+/// Maximum time for a command in which a call fails.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// Services at the same time, for each processor: they mostly wait.
 const SERVICES_PER_CPU: usize = 2;
@@ -37,7 +37,7 @@ const UPDATED: [&str; 2] = ["updated.test", "signed-updated.test"];
 const SIGNED: &str = "signed.test";
 const SECONDARY: &str = "secondary.test";
 
-/// What happens while a call fails, with its name.
+/// The operation during which a call fails, with its name.
 type Operation = (&'static str, fn(&mut ZoneService));
 
 const OPERATIONS: &[Operation] = &[
@@ -52,7 +52,7 @@ const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// What was found.
+/// The results of the torture test of zones.
 #[derive(Debug, Default)]
 pub struct ZoneSummary {
     /// Faults that have occurred.
@@ -67,7 +67,7 @@ pub struct ZoneSummary {
     pub failures: Vec<(Fault, String)>,
 }
 
-/// What a zone, or the service, does not do any more.
+/// A function that a zone, or the service, no longer performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     RefusesUpdates,
@@ -226,11 +226,11 @@ impl ZoneService {
     }
 
     fn kill(&self, role: Role) {
-        // It may have ended already.
+        // The process may already have exited.
         let _ = self.pid(role).map(|pid| send_signal(pid, Signal::KILL));
     }
 
-    /// What is wrong for as long as it must not be.
+    /// The defects that have lasted longer than permitted.
     fn defects(&mut self) -> Vec<(Defect, String)> {
         let end = Instant::now() + HEALTHY_WITHIN;
         let mut defects = Vec::new();
@@ -323,7 +323,7 @@ impl ZoneService {
 impl Drop for ZoneService {
     fn drop(&mut self) {
         for supervisor in [&mut self.supervisor, &mut self.primary] {
-            // It may have ended meanwhile.
+            // The supervisor may have exited meanwhile.
             let _ = send_signal(supervisor.id(), Signal::TERM);
             becomes_true(START_LIMIT, || !matches!(supervisor.try_wait(), Ok(None)));
         }
@@ -376,7 +376,7 @@ fn command(program: &Path, folder: &Path, words: &[&str]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What a program has written if it has failed.
+/// The output of a program if it has failed.
 fn run_command(command: &mut Command) -> anyhow::Result<Option<String>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     // A few lines of output fit into the pipe.

@@ -31,10 +31,10 @@ pub(crate) struct ControlRequest {
     pub(crate) timeout: Duration,
 }
 
-/// Which server, and how long to wait for its answer.
+/// The server to ask, and the time to wait for its answer.
 #[derive(Debug, Args)]
 pub(super) struct ControlArgs {
-    /// The control socket of the server [default: that of the configuration file, else the default path]
+    /// The server's control socket [default: from the configuration file, else the default path]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 

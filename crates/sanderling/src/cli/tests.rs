@@ -299,7 +299,8 @@ fn every_help_page_has_the_exit_status() {
 fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
     assert!(page.contains("  dns_udp_answer_max = \"1232B\"\n"), "{page}");
-    // The example must be valid, except that its files do not exist. That it has every key is a test beside the keys.
+    // The example must be valid, except that its files do not exist. A test in the module of the keys checks that the
+    // example has every key.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sanderling.toml");
     std::fs::create_dir(directory.path().join("public")).unwrap();

@@ -135,7 +135,7 @@ fn log_that_takes_nothing_costs_no_request() {
     let directory = site("[log]\naccess = \"fifo\"\n[limits]\nrequest_log_queue_bytes_max = 65536\n");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
-    // It is open for reading, and nobody reads.
+    // The FIFO is open for reading, and no process reads.
     let reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let mut client = HttpClient::connect(server.http());

@@ -258,7 +258,7 @@ fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
     let changes = records(&kdig(primary, &["+tcp", "-y", TSIG, CATALOG, &format!("IXFR={first_serial}")]));
     assert_eq!(changes.iter().filter(|line| line.contains(" ptr ")).count(), 6, "{changes:?}");
     wait_for_all(count..count + 3, true, &mut nsd_zones);
-    // They did not have the new zones yet when they were told of them.
+    // The secondaries did not have the new zones yet when they received NOTIFY.
     assert!(!server.errors().contains(&format!("z{count}.test: NOTIFY of serial")), "{}", server.errors());
     wait_for_all(0..3, false, &mut nsd_zones);
     // A zone whose file is broken stays in the catalog, and so do all others; one more file is a zone more.
@@ -455,7 +455,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
         std::fs::read_to_string(directory.path().join("state/zones/members")).unwrap().contains("elsewhere")
     });
     check("a.test", Some("a"));
-    // After a start without the primary, all is served.
+    // After a start without the primary, all zones are served.
     drop(primary.server.stop());
     drop(server.stop());
     let server = start(&directory);

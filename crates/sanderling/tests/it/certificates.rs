@@ -1,5 +1,5 @@
 //! Certificates by ACME, from an empty state folder to a trusted answer over HTTPS, with Pebble as certificate
-//! authority. It looks up names by the DNS server under test.
+//! authority. Pebble resolves names with the DNS server under test.
 
 mod authorities;
 mod checks;
@@ -183,7 +183,7 @@ fn certificate_is_issued_by_a_record_in_the_zone_from_an_empty_state_folder() {
 #[test]
 fn certificate_is_issued_over_http_where_the_zone_is_elsewhere() {
     let mut setup = Setup::new("[domain.\"com\"]\nzone = \"other.zone\"\ncertificate = \"none\"");
-    // The zone of the authority's look-ups is here, but the agent does not take it for that of the domain.
+    // This server has the zone for the authority's look-ups, but the agent does not take it for the domain's zone.
     let config = fs::read_to_string(setup.directory.path().join("sanderling.toml")).unwrap();
     let config = config
         .replace("[domain.\"com\"]\nzone = \"other.zone\"\ncertificate = \"none\"", "")

@@ -19,7 +19,7 @@ fn config(dns: &str) -> String {
     format!("[dns]\nlisten = [\"127.0.0.1:0\"]\n{dns}\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\n")
 }
 
-/// What dig prints about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
+/// The output of dig about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
 fn cookie(server: SocketAddr, cookie: &str) -> String {
     let reply = dig_udp(server, &["example.com", "SOA", &format!("+cookie={cookie}")]).text();
     let line = reply.lines().find_map(|line| line.strip_prefix("; COOKIE: "));
@@ -70,7 +70,7 @@ fn name_version_and_cookie_are_no_errors() {
     let client = UdpClient::new(server.dns());
     client.send(b"\0\x01\0\0\0\0\0\0\0\0\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08clientco");
     assert_eq!(client.receive()[3] & 15, 0);
-    // What no option answers is an error.
+    // A question without a configured answer is an error.
     let reply = dig_udp(server.dns(), &["CH", "TXT", "authors.bind", "+nocookie", "+tries=1", "+time=1"]);
     assert!(reply.code() == Some(9), "no reply: {reply}");
 }

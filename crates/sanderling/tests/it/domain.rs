@@ -46,7 +46,7 @@ pub(crate) struct Domain {
     pub(crate) directory: TestDirectory,
 }
 
-/// What to serve, and how.
+/// The content and the settings to serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'w> {
     /// Paths below the document root, and the contents; no site if there are none.
@@ -85,7 +85,7 @@ impl Domain {
         Domain { server: TestServer::start_command(command, listeners), directory }
     }
 
-    /// The same, with this limit of open descriptors.
+    /// Serves `setup` with this limit of open descriptors.
     #[track_caller]
     pub(crate) fn serve_with_descriptors(setup: Setup<'_>, descriptor_count_max: usize) -> Domain {
         let directory = TestDirectory::new();

@@ -13,7 +13,7 @@ const ZONES: [&str; 2] = ["plain.test", "signed.test"];
 /// Much longer than an answer takes that waits for nothing.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// A small disk with the state folder. It is unmounted when this is dropped.
+/// A small disk with the state folder. The disk is unmounted when this value is dropped.
 struct SmallDisk(String);
 
 impl SmallDisk {

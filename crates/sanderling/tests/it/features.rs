@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// What a feature that is missing has in place of tests.
+/// The text for a missing feature, in place of tests.
 const MISSING: &str = "no";
 
 #[test]
@@ -29,7 +29,7 @@ fn each_clause_of_hosting_platforms_names_tests_that_exist() {
     check_tables("docs/redirects-and-headers.md", "| | Netlify |", 3);
 }
 
-/// Checks all tables of a page with a header that begins like this; `column` is that of this program.
+/// Checks all tables of a page with a header that begins like this; `column` is this program's column.
 #[track_caller]
 fn check_tables(page: &str, header: &str, column: usize) {
     let root = Path::new(ROOT);

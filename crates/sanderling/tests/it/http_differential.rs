@@ -1,4 +1,4 @@
-//! The same requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each
+//! Identical requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each
 //! row explains one.
 //!
 //! Compared are the status, the fields that the meaning of the response depends on, the content, and whether the next
@@ -125,7 +125,7 @@ const EXPLANATIONS: &[Explanation] = explanations! {
             && difference.is_status("400", &["200"]);
 };
 
-/// One answer: what is compared, by name.
+/// The compared parts of an answer, by name.
 type Answer = BTreeMap<&'static str, String>;
 
 #[derive(Debug)]

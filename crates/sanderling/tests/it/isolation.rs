@@ -1,4 +1,4 @@
-//! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
+//! A broken zone or site affects no other: at startup, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{
@@ -277,7 +277,7 @@ fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
     reload(&["--force-zone", "A.Example."], "", "4");
     directory.write("a.zone", zone_of(3, 2).as_bytes());
     reload(&[], "998 of 1001 records are missing", "4");
-    // What a process before has said of a zone does not prevent a file from being served: it may have lied.
+    // An earlier process's report about a zone does not prevent a file from being served: it may have lied.
     crash(&server);
     server.wait_for_error(
         "998 of 1001 records are missing, more than `zone_lost_records_percent_max` (50 %); it is served",
@@ -337,7 +337,7 @@ fn reload_with_a_new_process_is_answered_when_the_old_one_accepts_no_more() {
     let old = server.server_process_id().to_string();
     let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
-    // It cannot say that it accepts no more, for which the supervisor waits two seconds.
+    // The process cannot report that it has stopped accepting, for which the supervisor waits two seconds.
     assert!(send_signal("STOP", &old));
     let began = Instant::now();
     let ended = directory.control("reload");

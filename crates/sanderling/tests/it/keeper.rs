@@ -210,7 +210,7 @@ fn handshakes_wait_for_a_keeper_that_hangs_until_it_goes_on_or_is_replaced() {
     thread::scope(|scope| {
         assert!(send_signal("STOP", &pid.to_string()));
         let clients = [(); 3].map(|()| scope.spawn(|| is_served(&directory, https, &[])));
-        // They do not keep others waiting.
+        // Such handshakes do not delay others.
         connection.get();
         assert!(send_signal("CONT", &pid.to_string()));
         assert!(clients.into_iter().all(|client| client.join().expect("no panic")));

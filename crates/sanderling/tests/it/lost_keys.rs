@@ -111,7 +111,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert!(server.errors().contains(&format!("it cannot be signed: the parent zone has DS records (key tags {tag})")));
     drop(server);
 
-    // It is restored.
+    // The state folder is restored.
     fs::remove_dir_all(fixture.directory.path().join("state")).expect("removed");
     fixture.rename("lost", "state");
     let server = fixture.start();
@@ -212,7 +212,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let user = run_program("id", "coreutils", &["-u", "sanderling"]).text();
         assert!(run_program("chown", "coreutils", &["-R", user.trim(), &state]).status.success());
     }
-    // One file, or one that the agent has made unusable on purpose, does not prevent the start.
+    // A single wrong file, or one that the agent has made unusable on purpose, does not prevent startup.
     let wrong = format!("{state}/zones/wrong");
     std::fs::create_dir(&wrong).expect("created");
     let server = fixture.start();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The secret of the key `transfer`.
 pub(crate) const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
-/// The same for `dig -y`.
+/// The key for `dig -y`.
 pub(crate) const TSIG: &str = "hmac-sha256:transfer:c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,8 +219,8 @@ impl Drop for Unbound {
 }
 
 impl Unbound {
-    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in
-    /// these; several of one zone follow each other.
+    /// Starts it at `address`, with `options` for its section `server`. The resolver queries the servers in `zones` for
+    /// names in these zones; several servers of a zone follow each other.
     pub(crate) fn start(address: SocketAddr, options: &str, zones: &[(&str, SocketAddr)]) -> Unbound {
         let home = TestDirectory::new();
         let (folder, port) = (home.path().display(), address.port());

@@ -78,7 +78,7 @@ fn log_that_takes_nothing_delays_no_reply() {
         domain("[log]\nqueries = \"fifo\"\nqueries_format = \"json\"\n[limits]\nrequest_log_queue_max = \"64KiB\"");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
-    // It is open for reading, and nobody reads.
+    // The FIFO is open for reading, and no process reads.
     let reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let server = TestServer::start_command(directory.serve_command(), DNS);
     // A pipe holds 64 KiB, and the queue as many: 2,000 lines of over 100 bytes are more.

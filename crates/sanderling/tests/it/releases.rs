@@ -357,8 +357,8 @@ fn first_release_of_a_site_that_had_none_is_served() {
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let fixture = Fixture { directory, server };
     assert_eq!(get(&mut fixture.client(), "/").0, 503);
-    // The first process's sandbox does not allow a folder that was not there. It may accept connections until it has
-    // exited.
+    // The first process's sandbox does not allow a folder that was not there. The replaced process may accept
+    // connections until it has exited.
     fixture.publish_well(Some("1"), "example.com: release 1\n");
     wait_until("the new process serves", || get(&mut fixture.client(), "/only-1.html").0 == 200);
     let process = fixture.server.server_process_id();

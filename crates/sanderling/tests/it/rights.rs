@@ -1,4 +1,4 @@
-//! The files of sites and zones are read with the rights of the configured user, never with those of root.
+//! The files of sites and zones are read with the rights of the configured user, never with root's rights.
 
 use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run, run_to_end, sanderling};
 use std::fs;

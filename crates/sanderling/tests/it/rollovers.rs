@@ -24,7 +24,7 @@ const CHILD_RECORDS: &str =
     "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
 /// A name server lags behind for so long: caches ask it again, since no record is valid for longer.
 const LAG_TIME: Duration = Duration::from_millis(2500);
-/// What the status says as long as something is to happen.
+/// The words in the status while a step is pending.
 const UNSETTLED: [&str; 8] =
     ["is being", "until a new key", "caches may", " must ", "does not have", "still has", "will be", "will not be"];
 
@@ -33,7 +33,7 @@ struct Domains {
     directory: TestDirectory,
     address: SocketAddr,
     server: Option<TestServer>,
-    /// What the parent zone has.
+    /// The DS records in the parent zone.
     ds: BTreeSet<String>,
     serial: u32,
     resolver: Option<Resolver>,
@@ -364,8 +364,7 @@ fn rollover_waits_for_a_secondary_that_lags() {
     const DNSSEC: &str = "keys = \"ksk-zsk\", ";
     let mut domains = Domains::start(DNSSEC);
     let other = other_address();
-    // It has the zone that it gets when it starts: NOTIFY is refused, and an hour passes between two questions for the
-    // serial.
+    // The server has the zone from startup: NOTIFY is refused, and an hour passes between two questions for the serial.
     let start = |primary: SocketAddr| {
         Program::Knot.start_with(other, |home| {
             format!(
@@ -414,7 +413,7 @@ fn rollover_waits_for_another_signer_to_take_over_the_keys() {
     let (dnskey, ds) = (data("key", "DNSKEY\t"), data("ds", "DS\t"));
     let mut server = None;
     let mut serial = 1000;
-    // It takes over the DNSKEY records of this signer.
+    // The other signer takes over the DNSKEY records of this signer.
     let mut take_over = |domains: &Domains| {
         serial += 1;
         let mut text = CHILD_RECORDS.replace("host 1 ", &format!("host {serial} "));

@@ -54,7 +54,7 @@ fn entry_points(server: &TestServer) -> Vec<String> {
     keys.lines().filter(|key| key.starts_with("257 ")).map(str::to_owned).collect()
 }
 
-/// What validates with these keys, and with no other trust anchor.
+/// The names that validate with these keys as the only trust anchor.
 pub(crate) fn validate(server: &TestServer, directory: &TestDirectory, name: &str, rtype: &str) -> String {
     let mut anchors = String::new();
     for key in entry_points(server) {
@@ -291,7 +291,7 @@ fn keys_and_versions_outlive_processes() {
     let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
     server.kill_all();
     let server = start(&directory);
-    // It is signed from the first answer on, with the same signatures.
+    // The zone is signed from the first answer on, with the same signatures.
     assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred);
     assert_eq!(entry_points(&server), before);
     directory.replace("example.com.zone", zone(31, 6).as_bytes());

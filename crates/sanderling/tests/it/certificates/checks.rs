@@ -1,4 +1,4 @@
-//! What `check` says of certificates that the server requests, before it would request them.
+//! The output of `check` about automatic certificates, before the server would request them.
 
 use super::Setup;
 use sanderling_testkit::{TestDirectory, run, wait_until};

@@ -1,9 +1,9 @@
-//! What goes wrong while certificates are requested: authorities that fail in different ways, a full disk, an expired
+//! Failures while certificates are requested: authorities that fail in different ways, a full disk, an expired
 //! certificate, and processes that are killed at random moments. The certificate in service stays, and nothing must be
 //! restarted.
 //!
-//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` that of domains that get certificates
-//! at once.
+//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` is the number of domains that get
+//! certificates at once.
 
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
 use sanderling_testkit::dns::{TXT, data};
@@ -59,7 +59,7 @@ impl Answering {
         Answering::spawn(setup, "pebble", &["-HTTP"])
     }
 
-    /// One that is silent after the handshake.
+    /// An authority that is silent after the handshake.
     fn without_answers(setup: &Setup) -> Answering {
         Answering::spawn(setup, "pebble", &[])
     }
@@ -69,13 +69,13 @@ impl Answering {
         let [certificate, key] = ["pem", "key"].map(|end| setup.directory.argument(&format!("{name}.{end}")));
         setup.directory.write("answers/empty", b"");
         let mut answering = None;
-        // It ends without a word if another test has the port at this moment.
+        // Pebble exits without a message if another test has the port at this moment.
         wait_until("it listens", || {
             let mut child = Command::new("openssl")
                 .args(["s_server", "-accept", &setup.acme_port.to_string(), "-cert", &certificate, "-key", &key])
                 .args(arguments)
                 .current_dir(setup.directory.path().join("answers"))
-                // It ends with its input.
+                // The program ends when its input ends.
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -129,7 +129,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         let _answering = Answering::start(&setup, answer);
         check(cause);
     }
-    // One that accepts connections and closes them.
+    // An authority that accepts connections and closes them.
     let listener = setup.listen_as_authority();
     listener.set_nonblocking(true).unwrap();
     thread::scope(|scope| {
@@ -144,8 +144,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check("no TLS connection to 127.0.0.1");
         drop(stop);
     });
-    // One that accepts connections, which are as long as the kernel's queue has room, and one that is silent after the
-    // handshake.
+    // An authority whose connections stay in the kernel's queue, and one that is silent after the handshake.
     let silent = setup.listen_as_authority();
     check("the authority did not answer within 2 s");
     drop(silent);
@@ -242,7 +241,7 @@ fn renewal_comes_when_the_authority_suggests_it() {
     setup.wait_for_page(server.encrypted("https"), "example.com");
     assert_eq!(setup.order_count(), 2);
     // Another authority at the same place does not know the certificate that the next one replaces.
-    // What is shown may come from the agent that was killed.
+    // The output may come from the agent that was killed.
     wait_until("the next suggestion", || {
         let record = fs::read(setup.directory.path().join("state/renewals/example.com.json")).unwrap_or_default();
         let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
@@ -366,7 +365,7 @@ fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
             }
             is_renewed
         });
-        // That of the kill, that of the renewal afterwards, and one that the agent did not get to note.
+        // The order of the kill, the order of the renewal afterwards, and an order that the agent could not record.
         assert!(setup.order_count() - orders_before <= 3, "{}", setup.pebble_log());
         wait_until("the record is removed", || setup.challenge().is_some_and(|text| text.is_empty()));
     }

@@ -115,7 +115,7 @@ fn check_renewals(
         let stop = StopOnDrop(&is_stopped);
         let mut key = wait_for_key(&client, https, |_| true);
         for renewal in 0..renewal_count {
-            // It is refused until the next key has been in all caches.
+            // The renewal is refused until the next key has been in all caches.
             wait_within(RENEWAL_DEADLINE, "the renewal begins", || {
                 setup.directory.control_with("renew", &["example.com"]).code() == Some(0)
             });
@@ -131,7 +131,7 @@ fn check_renewals(
     });
     println!("{seen:?}");
     assert!(seen.mismatches.is_empty(), "{:#?}\n{}", seen.mismatches, server.errors());
-    // It may end before a handshake with the last key.
+    // The client may end before a handshake with the last key.
     assert!(seen.handshakes > 10 && seen.keys >= renewal_count, "{seen:?}");
     assert!(seen.comparisons > 10 && seen.failed_handshakes <= seen.handshakes / 100, "{seen:?}");
 }
@@ -145,7 +145,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// What the client has seen.
+/// The client's observations.
 #[derive(Debug, Default)]
 struct Seen {
     handshakes: usize,
@@ -162,7 +162,7 @@ struct Names {
     https: String,
 }
 
-/// What a cache has.
+/// The content of a cache.
 struct Cached {
     since: Instant,
     pinned: Vec<Vec<u8>>,
@@ -219,7 +219,7 @@ fn compare(
             Some(key) => {
                 seen.handshakes += 1;
                 seen.keys += usize::from(last_key.as_ref() != Some(&key));
-                // What is too old now is no cache's any more.
+                // Caches drop records that are too old.
                 for (cached, server) in caches.iter().zip(servers).filter(|(cached, _)| cached.since.elapsed() < TTL) {
                     seen.comparisons += 1;
                     if !cached.pinned.contains(&key) || !cached.has_https {

@@ -1,4 +1,4 @@
-//! Reloads and renewals of certificates with files that cannot be used, or are those of other names.
+//! Reloads and renewals of certificates with unusable files, or with files for other names.
 
 use super::{BOTH, domain, issue, issue_for, s_client};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, wait_until};

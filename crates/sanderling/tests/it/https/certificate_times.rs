@@ -57,7 +57,7 @@ fn certificate_that_is_not_valid_now_does_not_replace_a_valid_one() {
         let reloaded = directory.control("reload");
         assert!(reloaded.code() == Some(1) && reloaded.errors.contains(expected), "{reloaded}");
         assert!(is_served(&mut server, "first"));
-        // It outlives the server process.
+        // The certificate outlives the server process.
         directory.replace("sanderling.toml", &[CONFIG, &b"[limits]\nhttp_field_count_max = 99\n"[..]].concat());
         directory.control("reload");
         assert!(is_served(&mut server, "first"));

@@ -1,4 +1,4 @@
-//! What curl gets over HTTPS, by both versions of HTTP: the same as without encryption.
+//! Responses to curl over HTTPS, in both versions of HTTP, which equal the responses without encryption.
 
 use super::{BOTH, domain};
 use sanderling_testkit::{TestDirectory, TestServer, curl, random_bytes, run_program, seed};
@@ -24,7 +24,7 @@ impl Site {
         Site { directory, _server: server, https }
     }
 
-    /// What curl prints for each version of HTTP.
+    /// The output of curl for each version of HTTP.
     #[track_caller]
     fn get(&self, path: &str, options: &[&str]) -> [String; 2] {
         let (certificate, connect_to) = (self.directory.argument("chain.pem"), format!("::{}", self.https));

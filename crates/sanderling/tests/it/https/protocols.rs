@@ -1,4 +1,4 @@
-//! Which protocols are agreed on, and what is refused.
+//! The negotiated protocols, and the refused ones.
 
 use super::{BOTH, CONFIG, domain, s_client};
 use sanderling_testkit::{RawConnection, TestServer, tcp_exchange, wait_until};

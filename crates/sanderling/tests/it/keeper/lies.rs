@@ -145,7 +145,7 @@ fn ask(socket: &RequestSocket, key: &[u8; KEY_ID_BYTES], scheme: u16, input: &[u
     ask_raw(socket, request)
 }
 
-/// What a server signs in TLS 1.3.
+/// The input that a server signs in TLS 1.3.
 fn certificate_verify() -> Vec<u8> {
     [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
 }
@@ -240,7 +240,7 @@ fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     assert!(matches!(ask_as_agent(&mut agent, &sign), ZoneKeyAnswer::Refused(_)));
     let make = ZoneKeyRequest::Make { zone: "a.test".to_owned(), algorithm: 15 };
     assert_eq!(ask_raw(&early, &make.to_message().expect("short")), Err(Refusal::Malformed));
-    // One whose length is longer than any: the connection ends, and nothing is read for it.
+    // A message whose length exceeds the limit: the connection ends, and nothing more is read.
     let mut lying = keeper.connect_agent();
     lying.write_all(&[0xff; 64]).expect("it runs");
     assert!(ZoneKeyAnswer::receive(&mut lying).is_err());
@@ -292,7 +292,7 @@ fn keys_of_zones_sign_for_the_agent_alone_and_records_of_their_zone_alone() {
         assert_eq!(ask(&worker, &key.id, scheme, &of_zone), Err(Refusal::NotOfHandshake));
         assert_eq!(ask(&worker, &key.id, scheme, &certificate_verify()), Err(Refusal::UnknownKey));
     }
-    // What the agent says to the keeper, the keeper does not hear from a worker.
+    // The keeper does not accept the agent's messages from a worker.
     let message = sign(zone(), &of_zone).to_message().expect("short");
     assert_eq!(ask_raw(&worker, &message), Err(Refusal::Malformed));
 }
@@ -304,7 +304,7 @@ fn flood_of_one_server_process_does_not_stop_the_signatures_for_others() {
     keeper.hold();
     let (flooding, silent, honest) = (keeper.connect(), keeper.connect(), keeper.connect());
     let (key, input) = (key_id(&keeper.directory), certificate_verify());
-    // One does not read the answers: the keeper keeps no more of them than the kernel does for it.
+    // A client does not read the answers: the keeper queues no more of them than the kernel does.
     let [asking, answering] = RequestSocket::pair(Duration::from_millis(100)).expect("created");
     keeper.send(Command::ServeKeys, vec![(FdKind::Keeper, answering)]);
     let unread = RequestSocket::from_fd(asking).expect("a socket");

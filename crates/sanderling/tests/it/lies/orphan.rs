@@ -1,6 +1,6 @@
 //! A server process that has lost its supervisor answers the next one at the control socket, and lies about itself.
 //!
-//! It is stopped, and played by copies of its descriptors and in its name, which only root may do.
+//! The process is stopped, and the test plays its part with copies of its descriptors, which only root may do.
 
 use super::{BOTH, may_play, serves, small_directory};
 use sanderling_os::poll_set::PollSet;
@@ -95,7 +95,7 @@ impl Orphan {
         adopter
     }
 
-    /// Hands over to `adopter` what the orphan has, and `more`, in the name of the orphan or in that of this process.
+    /// Hands the orphan's descriptors and `more` over to `adopter`, in the name of the orphan or of this process.
     fn hand_over(&self, adopter: &SeqpacketSocket, more: &[(Value, BorrowedFd<'_>)], is_in_its_name: bool) {
         let own = self.descriptors.iter().map(|(kind, descriptor)| (kind, descriptor.as_fd()));
         let all: Vec<(&Value, BorrowedFd<'_>)> =

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The ports in the configurations at which the program listens. Each stands for a free one.
 pub(super) const PORTS: &[u16] = &[10_080, 10_443, 10_053, 10_853, 10_090, 20_080, 20_443, 20_053, 20_853, 20_090];
-/// Those of other servers: a primary server, and nobody.
+/// The ports of other servers: a primary server, and an unused port.
 pub(super) const PRIMARY: u16 = 10_054;
 pub(super) const NOBODY: [u16; 4] = [10_055, 10_056, 10_998, 10_999];
 
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// What a reload is to do with each of `PROCESSES`.
+/// The expected effect of a reload on each of `PROCESSES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Effect {
     Unchanged,
@@ -123,7 +123,7 @@ fn effect(is_needed_before: bool, is_needed: bool, differs: bool) -> Effect {
     }
 }
 
-/// What has happened to a process.
+/// The effect on a process.
 pub(super) fn effect_between(before: Option<u32>, after: Option<u32>) -> Effect {
     match (before, after) {
         (None, Some(_)) => Effect::Started,
