@@ -284,7 +284,7 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
         }
         ("dns", _) => refused("check that the name points to this server, and that its zone is delegated to it"),
         ("unauthorized" | "incorrectResponse", _) => {
-            refused("check that the addresses of the name, and the name servers of its zone, are those of this server")
+            refused("check that the name's addresses, and its zone's name servers, belong to this server")
         }
         _ => refused(""),
     }

@@ -75,7 +75,7 @@ impl ParentServers {
             return Ok(Vec::new());
         }
         let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
-        let mut problem = "the parent zone has no servers".to_owned();
+        let mut problem = "the parent zone has no name servers".to_owned();
         for server in servers.into_iter().take(FIRST_ANSWER_SERVERS_MAX) {
             match ask_for_ds(server, apex.as_name()).await {
                 Ok(answer) => return Ok(answer.ds),

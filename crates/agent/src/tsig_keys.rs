@@ -24,7 +24,7 @@ impl TsigSecrets {
     pub(crate) fn update(&mut self, files: &[TsigKeyFile], secrets: OwnedFd) -> io::Result<()> {
         let secrets = tsig_secrets_from_memfd(secrets)?;
         if secrets.len() != files.len() {
-            return Err(io::Error::other("the TSIG secrets are those of another configuration"));
+            return Err(io::Error::other("the TSIG secrets belong to another configuration"));
         }
         for (file, secret) in files.iter().zip(secrets) {
             if let Ok(secret) = secret {

@@ -94,7 +94,7 @@ impl Failure {
                 "; add the zone there, and allow this server to transfer it (NSD: provide-xfr, BIND: allow-transfer)"
             }
             Failure::Reply(TransferError::Reply(ReplyError::Refused(NOTAUTH))) => {
-                "; add the zone there, or name another primary"
+                "; add the zone there, or specify another primary"
             }
             _ => "",
         };
@@ -473,7 +473,7 @@ mod tests {
     fn refusal_has_a_remedy() {
         let refused = |rcode| Failure::from(ReplyError::Refused(rcode)).with_remedy();
         assert!(refused(5).starts_with("it answers REFUSED; add the zone there, and allow this server to transfer it"));
-        assert_eq!(refused(9), "it answers NOTAUTH; add the zone there, or name another primary");
+        assert_eq!(refused(9), "it answers NOTAUTH; add the zone there, or specify another primary");
         assert_eq!(refused(2), "it answers SERVFAIL; its log may say why");
         assert_eq!(refused(4), "it answers NOTIMP");
         assert_eq!(Failure::NoAnswer.with_remedy(), "it does not answer");

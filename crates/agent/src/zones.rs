@@ -237,7 +237,7 @@ impl Zones {
             command;
         let name = DomainName::parse(zone).ok();
         let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
-            let problem = format!("this server does not sign the zone {zone}; write dnssec = true in its domain");
+            let problem = format!("this server does not sign the zone {zone}; set dnssec = true in its domain");
             return answer.fail(&format!("sanderling: {problem}"));
         };
         match command {
@@ -293,15 +293,15 @@ impl Zones {
         let secondary = self.secondary.borrow();
         let transfers = secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
-            let why = if failure_count > 0 { "they did not answer properly" } else { "refresh of the SOA" };
+            let why = if failure_count > 0 { "they did not answer correctly" } else { "SOA refresh" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
             let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
-            let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));
+            let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "SOA expire"));
             [Some(refresh), expiry].into_iter().flatten()
         });
         let signatures = self.signed.iter().filter_map(|(name, signed)| {
             let SigningReport { sign_again_at_unix_s, .. } = signed.report();
-            let (what, why) = (format!("sign zone {name} again"), "its signatures expire".to_owned());
+            let (what, why) = (format!("re-sign zone {name}"), "its signatures expire".to_owned());
             Some(ScheduledTask { at_unix_s: sign_again_at_unix_s?, what, why })
         });
         transfers.chain(signatures).collect()

@@ -18,7 +18,9 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match with_second_try(|| fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "name a directory, not a file")),
+        Ok(_) => {
+            Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "specify a directory, not a file"))
+        }
         Err(error) => Err(unreachable(what, path, &error)),
     }
 }
@@ -49,7 +51,7 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
         _ => None,
     };
     if let Some(reason) = reason {
-        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("name a regular {form} file")));
+        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("specify a regular {form} file")));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
@@ -112,7 +114,7 @@ pub(super) fn check_program(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => Ok(()),
-        Ok(_) => Err(Problem::new(format!("`{shown}` is not a program"), "name an executable file")),
+        Ok(_) => Err(Problem::new(format!("`{shown}` is not a program"), "specify an executable file")),
         Err(error) => Err(unreachable("program", path, &error)),
     }
 }
@@ -140,7 +142,7 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     match with_second_try(|| fs::metadata(file)).as_ref().map(Metadata::file_type) {
         Ok(file_type) if file_type.is_file() => Ok(()),
         Ok(file_type) if file_type.is_dir() => {
-            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "name a file in it"))
+            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "specify a file in it"))
         }
         Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "name a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
@@ -161,7 +163,7 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
             Err(Problem::new(message, "name its target, or write \"stdout\""))
         }
         Ok(metadata) if metadata.is_dir() => {
-            Err(Problem::new(format!("the access log `{shown}` is a directory"), "name a file in it"))
+            Err(Problem::new(format!("the access log `{shown}` is a directory"), "specify a file in it"))
         }
         Ok(_) if sanderling_os::file::is_writable(path) => Ok(()),
         Ok(_) => Err(not_permitted("the access log", path)),
@@ -189,7 +191,7 @@ fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
 
 fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     let message = format!("{writer} can write to the directory `{}` of the log", directory.display());
-    Problem::new(message, "use a directory that only the user of the supervisor can write to")
+    Problem::new(message, "use a directory that only the supervisor's user can write to")
 }
 
 /// Whether not every user can make files in the log's directory: they could replace the log, or put a link in place of
@@ -229,7 +231,7 @@ pub(super) fn check_state_folder(path: &Path) -> Result<(), Problem> {
         }
         Ok(()) if !sanderling_os::file::is_writable(path) => {
             let message = format!("{} cannot write to the state folder `{}`", user_text(), path.display());
-            Err(Problem::new(message, "make the user of the server its owner, with everything in it (chown -R)"))
+            Err(Problem::new(message, "make the server's user the owner of the folder and its content (chown -R)"))
         }
         result => result,
     }
@@ -262,7 +264,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     match above.filter(is_missing) {
         Some(above) => {
             let message = format!("`control`: the directory {} does not exist", above.display());
-            Err(Problem::new(message, "create it or name another path"))
+            Err(Problem::new(message, "create it or specify another path"))
         }
         None => Ok(()),
     }

@@ -370,7 +370,7 @@ pub enum RolloverKeys {
 pub enum RolloverError {
     /// Another one has not ended.
     #[error(
-        "keys are being introduced or removed; wait for the end of this rollover or, if the private keys may have \
+        "keys are being introduced or removed; wait until this rollover has finished or, if the private keys may have \
             leaked, add `--compromised`"
     )]
     InProgress,

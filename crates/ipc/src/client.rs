@@ -61,7 +61,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
     let path = socket.display();
     Connection::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
-            "no server answers at {path}: start it, or name its socket with --control PATH (`demo` and `serve FOLDER` \
+            "no server answers at {path}: start it, or specify its socket with --control PATH (`demo` and `serve FOLDER` \
              have no control socket unless `serve` is given --control)"
         ),
         ErrorKind::PermissionDenied => format!(

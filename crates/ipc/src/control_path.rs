@@ -91,7 +91,7 @@ pub fn of_client(
     };
     key.or_else(|| env.0.clone()).ok_or_else(|| {
         "the server's control socket is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
-         is not set; name the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
+         is not set; specify the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
          `serve` is given --control)"
             .to_owned()
     })
@@ -109,8 +109,8 @@ fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     match value.get_ref().as_str() {
         Some(value) if !value.is_empty() => Ok(Some(file.parent().unwrap_or(Path::new("")).join(value))),
         _ => Err(format!(
-            "{}: `control` is not a socket path; write control = \"control.sock\", or name the socket with \
-             --control PATH",
+            "{}: `control` is not a socket path; write control = \"control.sock\", or specify the socket \
+             with --control PATH",
             file.display()
         )),
     }
@@ -140,7 +140,7 @@ mod tests {
             assert_eq!(of_client(None, None, &no_paths(), &env).ok(), expected, "server and client agree");
         }
         let error = of_client(None, None, &no_paths(), &RuntimeEnv::default()).expect_err("unknown");
-        assert!(error.contains("name the socket with --control PATH"), "{error}");
+        assert!(error.contains("specify the socket with --control PATH"), "{error}");
     }
 
     #[test]

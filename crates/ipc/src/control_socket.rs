@@ -260,7 +260,7 @@ fn create_folder_of(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The server creates the last directory, so the one above it is missing.
             let above = folder.parent().unwrap_or(folder).display();
-            let message = format!("the directory {above} does not exist; create it or name another path");
+            let message = format!("the directory {above} does not exist; create it or specify another path");
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -249,7 +249,7 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
 
 /// Changes the owner of the written files to the server's user, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
-    let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
+    let failed = |error| format!("cannot change the owner of the files to the owner of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
     // Not the target of a link, with which the agent may have replaced a file meanwhile.
     paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)

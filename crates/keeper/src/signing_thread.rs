@@ -44,7 +44,7 @@ fn is_of_peer(error: &io::Error) -> bool {
 fn end_process_unless_of_peer(error: &io::Error) {
     if !is_of_peer(error) {
         log_error(&format!(
-            "the keeper cannot use the socket of a server process: {}; the keeper exits and is restarted",
+            "the keeper cannot use a server process's socket: {}; the keeper exits and is restarted",
             error_text(error)
         ));
         log::flush(LOG_TIME_MAX);

@@ -104,7 +104,7 @@ impl ZoneKeys {
             return Err(format!("the zone {zone} has no `dnssec` in the configuration"));
         }
         if self.files(zone)?.len() >= KEYS_MAX {
-            return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove those that it does not use"));
+            return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove unused keys"));
         }
         let pkcs8 = ZonePrivateKey::make(algorithm)?;
         self.store(zone, algorithm, &pkcs8)?;
@@ -152,7 +152,7 @@ impl ZoneKeys {
             let file = self.files(zone)?.into_iter().find(|file| file.id == id);
             let file = file.ok_or_else(|| self.missing(zone, id))?;
             let key = file.read()?;
-            let name = SigningKeyName::new(zone, &key.public()).ok_or("it is of an unknown algorithm")?;
+            let name = SigningKeyName::new(zone, &key.public()).ok_or("it has an unknown algorithm")?;
             self.loaded.insert(place.clone(), LoadedKey { key, name });
         }
         Ok(&self.loaded[&place])
@@ -210,7 +210,7 @@ impl KeyFile {
         let key = ZonePrivateKey::from_pkcs8(self.algorithm, &pkcs8).map_err(of_file)?;
         match key.public().id == self.id {
             true => Ok(key),
-            false => Err(of_file("its key does not match its name".to_owned())),
+            false => Err(of_file("the key does not match its file name".to_owned())),
         }
     }
 }
@@ -391,6 +391,9 @@ mod tests {
         }
         let other = to_pem(&ZonePrivateKey::make(ED25519).expect("made"));
         fs::write(&file.path, other.as_bytes()).expect("written");
-        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "its key does not match its name");
+        refused(
+            keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }),
+            "the key does not match its file name",
+        );
     }
 }

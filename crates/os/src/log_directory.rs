@@ -86,7 +86,7 @@ impl LogDirectory {
         match rustix::fs::openat(&self.0, name, flags | FILE_FLAGS, Mode::from_raw_mode(mode)) {
             Ok(descriptor) => Ok(descriptor.into()),
             Err(Errno::LOOP) => {
-                let message = "it is a symbolic link, which is not followed: name its target";
+                let message = "it is a symbolic link, which is not followed: specify its target";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, message))
             }
             Err(errno) => Err(errno.into()),

@@ -47,14 +47,14 @@ impl User {
                 } else {
                     String::new()
                 };
-                return Err(invalid(format!("unknown user {user:?}; {create}name another user")));
+                return Err(invalid(format!("unknown user {user:?}; {create}specify another user")));
             }
         };
         let (gid, gids) = match (gid, entry) {
             (Some(gid), _) => (gid, vec![gid]),
             (None, Some(entry)) => (entry.gid.as_raw(), groups_of(&entry)?),
             (None, None) => {
-                let remedy = "add group = \"NAME\", or name another user";
+                let remedy = "add group = \"NAME\", or specify another user";
                 return Err(invalid(format!("no user has the ID {uid}; {remedy}")));
             }
         };
@@ -63,7 +63,7 @@ impl User {
             return Err(invalid(format!("{} is not a valid user or group ID; set another one", u32::MAX)));
         }
         if uid == 0 {
-            return Err(invalid("`user` must not be root; name another user".to_owned()));
+            return Err(invalid("`user` must not be root; specify another user".to_owned()));
         }
         Ok(User { uid, gid, gids, name })
     }
@@ -153,7 +153,7 @@ fn group_id(group: &str) -> io::Result<u32> {
     entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| {
         let create =
             if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
-        invalid(format!("unknown group {group:?}; {create}name another group"))
+        invalid(format!("unknown group {group:?}; {create}specify another group"))
     })
 }
 
@@ -224,17 +224,17 @@ mod tests {
         check(
             "no-such-user",
             None,
-            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or name another user",
+            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or specify another user",
         );
         check(
             "nobody",
             Some("no-such-group"),
             "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or name another group",
         );
-        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or name another user");
+        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or specify another user");
         check("4294967295", Some("1"), "4294967295 is not a valid user or group ID; set another one");
-        check("root", None, "`user` must not be root; name another user");
-        check("0", Some("1"), "`user` must not be root; name another user");
+        check("root", None, "`user` must not be root; specify another user");
+        check("0", Some("1"), "`user` must not be root; specify another user");
         check("a\0b", None, "unknown user \"a\\0b\"; name another user");
     }
 

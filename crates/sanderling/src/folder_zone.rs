@@ -130,8 +130,8 @@ impl FolderZone {
             Err(error) => {
                 let text = error_text(&error);
                 return Err(format!(
-                    "cannot read the list of catalog members in {}: {text}; run this as root or as the user of the \
-                     server",
+                    "cannot read the list of catalog members in {}: {text}; run this as root or as the server's \
+                     user",
                     path.display()
                 ));
             }

@@ -111,7 +111,7 @@ impl StateLocation {
 fn check_target(target: &Path) -> Result<(), String> {
     match fs::metadata(target) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{} is not a folder; name a folder", target.display())),
+        Ok(_) => Err(format!("{} is not a folder; specify a folder", target.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(format!("the folder {} does not exist; create it", target.display()))
         }
@@ -138,8 +138,8 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     check_target(target)?;
     let stored = StoredCertificate::read(state, name)?.ok_or_else(|| {
         format!(
-            "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` sets \
-                its folder",
+            "{} has no certificate of {name}; `sanderling certificates` lists the server's certificates, and \
+                `--state` sets its folder",
             state.display()
         )
     })?;

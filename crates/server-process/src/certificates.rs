@@ -142,7 +142,7 @@ impl Certificates {
     ) -> io::Result<Arc<Tls>> {
         let files = certificates_from_memfd(certificates)?;
         if files.len() != config.certificates.len() {
-            return Err(io::Error::other("the certificates are those of another configuration"));
+            return Err(io::Error::other("the certificates belong to another configuration"));
         }
         let tickets = TicketKeys::new(&keys.tickets.current, keys.tickets.previous.as_deref());
         let kept = kept.or(self.kept.as_ref()).map(read_kept).unwrap_or_default();

@@ -529,7 +529,7 @@ impl<'s> ControlLoop<'s> {
         for (_, file) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::AgentReport) {
             match AgentReport::from_memfd(file) {
                 Ok(report) => self.agent_problems = AgentProblems::of(report),
-                Err(error) => log_error(&format!("cannot read what the agent reports: {}", error_text(&error))),
+                Err(error) => log_error(&format!("cannot read the agent's report: {}", error_text(&error))),
             }
         }
     }

@@ -50,7 +50,7 @@ const LIMITS: [Limit; 10] = [
     Limit {
         key: "tls_handshakes_max",
         kind: Kind::Maximum,
-        effect: "new connections replace those with the oldest unfinished handshake",
+        effect: "new connections replace the connection with the oldest unfinished handshake",
         counters: &[Counter::TlsEvicted],
     },
     Limit {

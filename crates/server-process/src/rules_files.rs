@@ -74,7 +74,7 @@ fn read(
     bytes_max: u64,
 ) -> Result<Option<(Metadata, Vec<u8>)>, (Option<Metadata>, Problem)> {
     let unreadable = |error: &io::Error| {
-        Problem::new(format!("cannot read the file: {}", error_text(error)), "allow the user of the server to read it")
+        Problem::new(format!("cannot read the file: {}", error_text(error)), "allow the server's user to read it")
     };
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let file = match root.open_beneath(name.as_bytes()) {

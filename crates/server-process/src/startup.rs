@@ -205,7 +205,7 @@ impl Inherited {
         let keys_file = secrets.keys_file.take();
         secrets.put_into(&mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
-            return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
+            return Err(self.fail(io::Error::other("no random numbers are available for TLS")));
         }
         errors.append(&mut warnings);
         self.report(&errors);

@@ -35,7 +35,7 @@ impl TsigSecrets {
     ) -> io::Result<TsigKeys> {
         let secrets = secrets.map_or(Ok(Vec::new()), tsig_secrets_from_memfd)?;
         if secrets.len() != config.tsig_keys.len() {
-            return Err(io::Error::other("the TSIG secrets are those of another configuration"));
+            return Err(io::Error::other("the TSIG secrets belong to another configuration"));
         }
         let mut loaded = Vec::with_capacity(secrets.len());
         self.states.clear();

@@ -41,8 +41,8 @@ pub(crate) fn load(
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the file, or correct its path",
-        io::ErrorKind::PermissionDenied => "allow the user of the server to read it",
-        _ => "name a user file as written by htpasswd -B",
+        io::ErrorKind::PermissionDenied => "allow the server's user to read it",
+        _ => "specify a user file as written by htpasswd -B",
     }
 }
 

@@ -52,8 +52,8 @@ impl SecurityHeaders {
                 "other sites cannot show its pages in frames, and learn only the host that visitors come from"
             }
             SecurityHeaders::Strict => {
-                "its pages cannot have scripts within them, scripts, styles, fonts and frames of other hosts, or send forms to \
-                 others, and no other site can show its pages or files"
+                "its pages cannot contain inline scripts, use scripts, styles, fonts or frames of other hosts, or send forms \
+                 to other hosts, and no other site can embed its pages or files"
             }
         }
     }

@@ -46,19 +46,19 @@ enum Kind {
 /// Returns an error if `to` exists, or if a file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
     if to.exists() {
-        return Err(problem(format!("{} exists", to.display()), "name a folder that does not exist"));
+        return Err(problem(format!("{} exists", to.display()), "specify a folder that does not exist"));
     }
     if !from.join(super::VERSION_FILE).is_file() {
         return Err(problem(
             format!("{} is not a state folder", from.display()),
-            "name that of the server with `--state`",
+            "specify the server's state folder with `--state`",
         ));
     }
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| failed("reach", path, &error));
     let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if real(above)?.starts_with(real(from)?) {
         let message = format!("{} is in the state folder {} itself", to.display(), from.display());
-        return Err(problem(message, "name a folder elsewhere, best on another disk"));
+        return Err(problem(message, "specify a folder elsewhere, preferably on another disk"));
     }
     let root = Directory::open(from).map_err(|error| failed("reach", from, &error))?;
     for _ in 0..ATTEMPTS_MAX {
@@ -73,7 +73,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
         let removed = fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error));
         is_complete.and(removed)?;
     }
-    Err(problem(format!("{} changes all the time", from.display()), "try again later"))
+    Err(problem(format!("{} keeps changing", from.display()), "try again later"))
 }
 
 /// All of the folder but its lock and files that are being written, sorted.
@@ -138,7 +138,7 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
                     // Another one has taken its place, or none.
                     Ok((_, metadata)) if metadata != *listed => return Ok(false),
                     Ok((_, metadata)) if metadata.file_type != FileType::Regular => {
-                        return Err(failed("read", &source, &io::Error::other("it is no regular file")));
+                        return Err(failed("read", &source, &io::Error::other("it is not a regular file")));
                     }
                     Ok((file, _)) => file,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -110,7 +110,9 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free some space; serving continues, and the change will be retried"
         }
-        ErrorKind::PermissionDenied => "give the folder to the user that serves (chown -R), with mode 0700",
+        ErrorKind::PermissionDenied => {
+            "change the folder's owner to the server's user (chown -R), and its mode to 0700"
+        }
         ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
         ErrorKind::NotFound => "create the folder above it, or set `state` to another one",
         _ => "",
@@ -176,7 +178,7 @@ pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
 
 fn remedy_of_owner(root: &Path, user: u32) -> String {
     let (root, user) = (root.display(), name_of(user));
-    format!("give all of it to the user that serves: chown -R {user} {root}; chmod -R u+rwX {root}")
+    format!("change its owner to the server's user: chown -R {user} {root}; chmod -R u+rwX {root}")
 }
 
 /// The reason why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
@@ -228,7 +230,7 @@ fn check_version(path: &Path, text: &[u8]) -> Result<(), StateError> {
     match str::from_utf8(text).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
         Some(VERSION) => Ok(()),
         Some(version) => Err(problem(
-            format!("the state folder {path} has version {version}, and this program knows version {VERSION}"),
+            format!("the state folder {path} has version {version}, and this program supports version {VERSION}"),
             "use the later version of the program, or set `state` to another folder",
         )),
         None => Err(problem(
@@ -410,7 +412,7 @@ impl StateFolder {
     fn path_of(&self, name: &str) -> Result<PathBuf, StateError> {
         let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || !is_below {
-            return Err(problem(format!("`{name}` is no name in the state folder"), ""));
+            return Err(problem(format!("`{name}` is not a valid name in the state folder"), ""));
         }
         Ok(self.root.join(name))
     }

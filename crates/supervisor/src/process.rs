@@ -80,7 +80,7 @@ impl Process {
         };
         self.end_hearing();
         let (message, aborts) = match self.phase() {
-            Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
+            Phase::Draining => (format!("{self}: {problem}; it finishes the requests in progress"), false),
             Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
         };
         log_error(&message);

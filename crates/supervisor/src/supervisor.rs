@@ -417,7 +417,7 @@ impl Supervisor {
                 Command::HandOver => {
                     let pid = std::process::id();
                     let message = format!(
-                        "a supervisor is already running, process {pid}; stop it first, or name another control socket"
+                        "a supervisor is already running, process {pid}; stop it first, or specify another control socket"
                     );
                     self.reply(requester, Err(&message));
                 }

@@ -129,27 +129,25 @@ impl CertificateError {
                 FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nokeys -out chain.pem`",
                 FileContent::Pkcs7 => "convert it with `openssl pkcs7 -print_certs -in FILE -out chain.pem`",
                 FileContent::Der => "convert it with `openssl x509 -inform der -in FILE -out chain.pem`",
-                FileContent::Request => "name the file with the certificate that the authority has issued for it",
+                FileContent::Request => "specify the file with the certificate that the authority has issued for it",
                 _ => {
-                    "name the file with the certificates as PEM (-----BEGIN CERTIFICATE-----), often called fullchain.pem"
+                    "specify the file with the certificates as PEM (-----BEGIN CERTIFICATE-----), often called fullchain.pem"
                 }
             },
             CertificateError::NoKey(content) => match content {
                 FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nocerts -nodes -out key.pem`",
                 FileContent::Der => "convert it with `openssl pkey -inform der -in FILE -out key.pem`",
                 _ => {
-                    "name the file with the private key as PEM (-----BEGIN PRIVATE KEY-----), often called privkey.pem"
+                    "specify the file with the private key as PEM (-----BEGIN PRIVATE KEY-----), often called privkey.pem"
                 }
             },
-            CertificateError::Swapped => "exchange `chain` and `key`",
+            CertificateError::Swapped => "swap `chain` and `key`",
             CertificateError::EncryptedKey => "remove the passphrase with `openssl pkey -in KEY -out NEW`",
             CertificateError::UnsupportedKey(_) => {
                 "request a certificate with an ECDSA key (P-256, P-384), an RSA key of 2048 to 8192 bits, or an Ed25519 key, \
                  as PKCS#8, SEC1 or PKCS#1"
             }
-            CertificateError::NotFirst { .. } => {
-                "put the certificate of the server first, and then those of its issuers"
-            }
+            CertificateError::NotFirst { .. } => "put the server certificate first, and then its issuers' certificates",
             CertificateError::KeyMismatch => "use the key that the certificate was requested with",
         }
     }
@@ -177,7 +175,7 @@ pub enum CertificateProblem {
         in_s: u64,
     },
     /// A certificate of the chain is not followed by its issuer's certificate, which is elsewhere in the chain.
-    #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
+    #[error("certificate {number} of the chain is not followed by its issuer's certificate")]
     ChainOutOfOrder {
         /// The certificate's place in the chain, from 1.
         number: usize,
@@ -207,7 +205,7 @@ pub enum CertificateProblem {
     NotForServers,
     /// The certificate demands a stapled response about its revocation, which the server does not send.
     #[error(
-        "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it"
+        "the certificate demands OCSP stapling (must-staple), which this server does not support, and some browsers refuse it"
     )]
     MustStaple,
     /// The certificate was signed with a broken hash.
@@ -273,10 +271,10 @@ impl CertificateProblem {
                 automatically"
             }
             CertificateProblem::NotYetValid { .. } => "check the system clock, or use the previous certificate",
-            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
+            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before its issuer's certificate",
             CertificateProblem::ChainIncomplete { .. } => {
                 "add the intermediate certificates of the certificate authority (often called fullchain), unless all clients \
-                 have the certificate of the issuer itself"
+                 have the issuer's certificate"
             }
             CertificateProblem::NoAlternativeName { .. } => {
                 "request a certificate with the names as subject alternative names (of `openssl req`: \

@@ -73,7 +73,7 @@ impl RemoteKey {
         signer: Arc<dyn RemoteSigner>,
     ) -> Result<RemoteKey, CertificateError> {
         let of_algorithm = ALGORITHMS.iter().find(|(id, ..)| id.as_ref() == algorithm);
-        let unsupported = || CertificateError::UnsupportedKey("it is of an unknown type".to_owned());
+        let unsupported = || CertificateError::UnsupportedKey("it has an unknown type".to_owned());
         let (_, algorithm, schemes) = of_algorithm.ok_or_else(unsupported)?;
         Ok(RemoteKey { id: KeyId::of(&public_key), public_key, algorithm: *algorithm, schemes, signer })
     }

@@ -65,8 +65,8 @@ pub enum State {
 /// The reason why a session has failed. The client's errors are counted by kind, not logged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is no certificate for the name that the client asks for, or no default for a client that asks for none.
-    #[error("no certificate for the name that the client asks for")]
+    /// There is no certificate for the requested server name, or no default for a client that asks for none.
+    #[error("no certificate for the requested server name")]
     UnknownName,
     /// Client and server have no version, cipher suite, key exchange or signature scheme in common.
     #[error("nothing in common with the client: {0}")]
@@ -75,10 +75,10 @@ pub enum SessionError {
     #[error("no protocol in common with the client")]
     NoCommonProtocol,
     /// The client has ended the session by an alert, for example because it does not trust the certificate.
-    #[error("the client has ended the session: {0}")]
+    #[error("the client ended the session: {0}")]
     ClientAlert(rustls::Error),
     /// The client has broken the protocol.
-    #[error("the client has broken the protocol: {0}")]
+    #[error("the client violated the protocol: {0}")]
     Invalid(rustls::Error),
     /// The server cannot continue: the key cannot sign, or there are no random numbers.
     #[error("TLS has failed: {0}")]

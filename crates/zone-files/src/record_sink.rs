@@ -63,9 +63,7 @@ pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diag
     };
     let content = match fs::read(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        read => {
-            read.map_err(|error| fail(error_text(&error), "allow the user of the server to read the state folder"))?
-        }
+        read => read.map_err(|error| fail(error_text(&error), "allow the server's user to read the state folder"))?,
     };
     let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
     let (difference, digest) = decoded.map_err(|_| {
@@ -93,7 +91,7 @@ pub struct PriorUpdates {
 pub fn held_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
     let LaterSerial { of_file, of_version, lost_count } = later;
     let message = format!(
-        "the serial {of_file} is later than {of_version}, that of the version with dynamic updates, and {} would be lost",
+        "the serial {of_file} is later than {of_version}, the serial with dynamic updates, and {} would be lost",
         changes(lost_count)
     );
     let remedy = format!(

@@ -266,7 +266,8 @@ impl<'l> ZoneLoader<'l> {
         let Some(first) = self.aliases.first() else { return };
         if !derivation.resolves_aliases() {
             let message = "ALIAS has no effect here: no resolver is asked for the addresses of its target";
-            let remedy = "write resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder";
+            let remedy =
+                "set `resolvers` in [dns], for example resolvers = [\"system\"]; a state folder is also needed";
             self.diagnostics.push(Diagnostic::error(self.location(first.position), Problem::new(message, remedy)));
         }
         for diagnostic in sink.check_alias_records() {

@@ -169,7 +169,8 @@ impl ConfigBuilder<'_, '_> {
                 derived.kinds.iter().find(of_listeners).filter(|_| self.config.https_listen.is_empty());
             let has_listener = !(self.config.http_listen.is_empty() && self.config.https_listen.is_empty());
             if derived.kinds.contains(&DerivedKind::Addresses) && !has_listener {
-                let message = "\"addresses\" are those of [http] and [https], and neither has a `listen`".to_owned();
+                let message =
+                    "\"addresses\" are derived from [http] and [https], and neither has a `listen`".to_owned();
                 problems.push((
                     *offset,
                     message,
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(derived(&text), ["example.com addresses example.com", "example.com addresses www.example.com"]);
         check(
             "[domain.\"example.com\"]\nzone = \"a.zone\"\nderive = [\"addresses\"]\n",
-            &["3:1: \"addresses\" are those of [http] and [https], and neither has a `listen`; \
+            &["3:1: \"addresses\" are derived from [http] and [https], and neither has a `listen`; \
                add [http] with listen = [\"0.0.0.0:80\", \"[::]:80\"], or remove it from `derive`"],
         );
     }

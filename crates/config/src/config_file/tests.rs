@@ -476,7 +476,7 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
     check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a directory; name a directory, not a file",
+            "2:8: the site `a.zone` is not a directory; specify a directory, not a file",
             "3:8: the zone file `public` is a directory; name a file in it",
         ],
     );
@@ -496,7 +496,7 @@ fn control_must_be_a_path_where_a_socket_can_be_created() {
         ("run/a.sock", None),
         ("public", Some("`control`: public exists but is not a socket; name another path")),
         ("a.zone", Some("`control`: a.zone exists but is not a socket; name another path")),
-        ("a/b/c", Some("`control`: the directory a does not exist; create it or name another path")),
+        ("a/b/c", Some("`control`: the directory a does not exist; create it or specify another path")),
         ("\\u0000", Some("without NUL")),
         (&"a".repeat(108), Some("write a path of at most 107 bytes")),
     ] {

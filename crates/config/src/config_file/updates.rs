@@ -152,8 +152,7 @@ mod tests {
             ),
             (
                 "[{ key = \"acme\", names = [\"_a.Example.com.\"], types = [\"A\"] }]",
-                "5:36: `_a.Example.com.` ends with the zone name, which is appended anyway; write \"_a\""
-                    .to_owned(),
+                "5:36: `_a.Example.com.` ends with the zone name, which is appended anyway; write \"_a\"".to_owned(),
             ),
             (
                 "[{ key = \"acme\", names = [\"a..b\"], types = [\"A\"] }]",

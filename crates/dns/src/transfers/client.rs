@@ -91,7 +91,7 @@ impl fmt::Display for ReplyError {
             ReplyError::Unrelated => write!(out, "it sends the reply to another query"),
             ReplyError::Refused(rcode) => match RCODES.get(usize::from(*rcode)) {
                 Some(name) => write!(out, "it answers {name}"),
-                None => write!(out, "it answers RCODE {rcode}"),
+                None => write!(out, "it answers with RCODE {rcode}"),
             },
             ReplyError::Signature(error @ SignatureError::Refused(_)) => {
                 write!(out, "it refuses the signature: {error}")
@@ -383,7 +383,7 @@ impl<'m> Reply<'m> {
                 return SoaTimers::of_rdata(&rdata).ok_or(ReplyError::Malformed("the SOA is malformed"));
             }
         }
-        Err(ReplyError::Malformed("there is no SOA"))
+        Err(ReplyError::Malformed("the reply has no SOA record"))
     }
 
     /// The records of the answer section.

@@ -66,7 +66,7 @@ impl fmt::Display for TransferError {
                 write!(out, "its transfer has the record {owner} {rtype}, which cannot be in the zone")
             }
             TransferError::OtherSoa => write!(out, "its transfer begins and ends with different SOA records"),
-            TransferError::BrokenChange => write!(out, "its changes do not follow on from each other"),
+            TransferError::BrokenChange => write!(out, "its changes are not consecutive"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(SizeLimit { bytes_max, key }) => {
                 write!(out, "its transfer has more than {bytes_max} bytes (`{key}`)")

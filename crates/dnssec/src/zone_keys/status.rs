@@ -58,9 +58,9 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out.extend(of_zone(key.signatures, &format!("the signatures of the {role} {tag}")));
     let ds = format!("the DS record of the {role} {tag}");
     out.extend(match key.ds {
-        Presence::Added(_) if key.is_retired() => {
-            Some(format!("the parent zone does not have {ds} yet: wait for that of the next key, which replaces it"))
-        }
+        Presence::Added(_) if key.is_retired() => Some(format!(
+            "the parent zone does not have {ds} yet: wait for the DS record of the next key, which replaces it"
+        )),
         Presence::Added(_) => {
             let rdata = key.public.ds(apex).rdata();
             let rdata = PresentationFormat::new(Rtype::DS, &rdata);

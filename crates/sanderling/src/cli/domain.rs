@@ -40,7 +40,7 @@ impl DomainArgs {
         match &self.config {
             Some(file) => Ok(ConfigSource::File(file.clone())),
             None => search_paths.find().map(ConfigSource::File).ok_or_else(|| {
-                let message = "no configuration file was found; name it with --config FILE";
+                let message = "no configuration file was found; specify it with --config FILE";
                 usage_error(command, ErrorKind::MissingRequiredArgument, message)
             }),
         }

@@ -198,7 +198,7 @@ fn zones_are_added_to_the_folder_of_a_configuration() {
     assert_eq!((added.source, added.socket), (ConfigSource::File("x.toml".into()), Ok("s".into())));
     assert_eq!(change("sanderling zone remove a.example --config x.toml").action, FolderAction::Remove);
     check_refused("sanderling zone add a.example --config x.toml", "<FILE>");
-    check_refused("sanderling zone remove a.example", "no configuration file was found; name it with --config FILE");
+    check_refused("sanderling zone remove a.example", "no configuration file was found; specify it with --config FILE");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn unknown_socket_is_an_error() {
     for line in
         ["sanderling status", "sanderling reload", "sanderling zone list", "sanderling upgrade", "sanderling stop"]
     {
-        check_refused(line, "name the socket with --control PATH");
+        check_refused(line, "specify the socket with --control PATH");
     }
     check_refused("sanderling status --config /nonexistent/x.toml", "/nonexistent/x.toml");
 }

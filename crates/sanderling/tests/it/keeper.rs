@@ -74,8 +74,7 @@ fn keeper(server: &TestServer) -> u32 {
 /// A number of the line of `sanderling status` about the keeper.
 fn count(directory: &TestDirectory, name: &str) -> u64 {
     let status = directory.control("status").text();
-    let line =
-        status.lines().find(|line| line.starts_with("keeper ")).unwrap_or_else(|| panic!("{status}"));
+    let line = status.lines().find(|line| line.starts_with("keeper ")).unwrap_or_else(|| panic!("{status}"));
     let found = line.split("; ").find_map(|part| part.strip_prefix(name)?.strip_prefix(": "));
     found.map_or(0, |number| number.parse().expect("a number"))
 }

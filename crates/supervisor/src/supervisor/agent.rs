@@ -289,7 +289,7 @@ impl Supervisor {
                 }
                 // The agent reports this once, as its last message, and each text is logged.
                 (Event::AgentFailed(_), None) if self.agent.process.get().is_some_and(|it| it.role.has_failed) => {
-                    self.agent.process.end_for("it has said more than once that it cannot run");
+                    self.agent.process.end_for("it has reported more than once that it cannot run");
                 }
                 (Event::AgentFailed(reason), None) => {
                     self.agent.process.get_mut().into_iter().for_each(|process| process.role.has_failed = true);
@@ -327,7 +327,7 @@ impl Supervisor {
                         self.agent.process.end_for(FLOOD);
                     }
                 }
-                _ => self.agent.process.end_for("it has sent what the agent does not send"),
+                _ => self.agent.process.end_for("it has sent a message that the agent never sends"),
             }
         }
     }

@@ -16,7 +16,7 @@ impl Supervisor {
                 (true, None) => "the agent has not reported yet; try again, and see the log".to_owned(),
                 (false, _) => {
                     let reason = no_request_reason(&self.active.config);
-                    format!("{reason}; `sanderling status` shows those of files")
+                    format!("{reason}; `sanderling status` shows certificates from files")
                 }
             };
             return self.reply(requester, Err(&reason));

@@ -235,7 +235,7 @@ impl Keeper {
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
             // The answer is for a set that is no longer awaited.
             (Event::KeysHeld { .. }, _) => {}
-            _ => return Err("it has sent what the keeper does not send"),
+            _ => return Err("it has sent a message that the keeper never sends"),
         }
         Ok(())
     }

@@ -117,7 +117,7 @@ impl Supervisor {
             | Event::AgentReport
             | Event::AgentFailed(_) => process.end_for("it has sent a message that only the agent may send"),
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
-                process.end_for("it has sent what only the keeper sends");
+                process.end_for("it has sent a message that only the keeper sends");
             }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
@@ -146,7 +146,9 @@ impl Supervisor {
                 descriptors.iter().map(|(kind, fd)| Ok((kind.clone(), fd.try_clone()?))).collect();
             match copies {
                 Ok(copies) => process.send(command.clone(), copies),
-                Err(error) => log_warning(&format!("cannot tell {process} what is served: {}", error_text(&error))),
+                Err(error) => {
+                    log_warning(&format!("cannot tell {process} which zones are served: {}", error_text(&error)))
+                }
             }
         }
     }

@@ -91,7 +91,7 @@ impl Secrets {
         if config.has_secrets()
             && let Err(error) = forbid_core_dumps()
         {
-            log_error(&format!("the memory of the supervisor can be read: {}", error_text(&error)));
+            log_error(&format!("the supervisor's memory can be read: {}", error_text(&error)));
         }
         let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));

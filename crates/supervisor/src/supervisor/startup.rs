@@ -42,7 +42,7 @@ pub fn serve(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
     if let Err(error) = sanderling_os::sandbox::confine_supervisor() {
-        log_error(&format!("the supervisor keeps all rights of root: {}", error_text(&error)));
+        log_error(&format!("the supervisor keeps all root privileges: {}", error_text(&error)));
     }
     if let Err(error) = log::start_writer() {
         log_error(&format!("cannot start the log thread: {}", error_text(&error)));
@@ -69,9 +69,9 @@ fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     // Without a control socket the server process would not be found, and a second one would serve at the same time.
     if !arguments.iter().any(|argument| argument == "--control") {
-        return io::Error::other("the server process goes on serving without a supervisor; stop it");
+        return io::Error::other("the server process continues to serve without a supervisor; stop it");
     }
-    log_error("cannot take over from the program before; adopting the server process");
+    log_error("cannot take over from the previous program; adopting the server process");
     log::flush(LOG_FLUSH_MAX);
     if let Err(error) = signals::block_all() {
         return error;
@@ -246,8 +246,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     if sender.uid != uid {
         let Sender { pid, uid: other } = sender;
         let message = format!(
-            "process {pid}, which answers there, belongs to the user with ID {other}, and server processes of this \
-             configuration belong to that with ID {uid}; stop it with the `user` that it was started with"
+            "process {pid}, which answers there, belongs to the user with ID {other}, but server processes of this \
+             configuration belong to the user with ID {uid}; stop it with the `user` that it was started with"
         );
         return Err(at_path(io::Error::other(message)));
     }

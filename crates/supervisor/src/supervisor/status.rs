@@ -202,7 +202,7 @@ impl Supervisor {
         let problems = self.agent.problems_to_send(is_new).and_then(|problems| match problems.to_memfd() {
             Ok(file) => Some((FdKind::AgentReport, file)),
             Err(error) => {
-                log_error(&format!("cannot pass on what the agent reports: {}", error_text(&error)));
+                log_error(&format!("cannot pass on the agent's report: {}", error_text(&error)));
                 None
             }
         });

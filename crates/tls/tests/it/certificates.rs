@@ -121,7 +121,7 @@ fn chain_that_clients_may_refuse_is_reported() {
         assert!(problems.iter().all(|problem| !problem.remedy().is_empty()));
     };
     let out_of_order =
-        |number| format!("certificate {number} of the chain is not followed by the certificate of its issuer");
+        |number| format!("certificate {number} of the chain is not followed by its issuer's certificate");
     check(&["ecdsa", "intermediate"], &[]);
     check(&["ecdsa", "intermediate", "root"], &[]);
     check(&["ecdsa"], &["the issuer of certificate 1, Test-intermediate, is not in the chain"]);
@@ -185,7 +185,7 @@ fn names_purposes_and_signatures_that_clients_refuse_are_reported() {
         "must-staple",
         &["example.com"],
         &[
-            "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it",
+            "the certificate demands OCSP stapling (must-staple), which this server does not support, and some browsers refuse it",
         ],
     );
     check("sha1", &["example.com"], &["certificate 1 of the chain has a signature with SHA-1, which browsers refuse"]);

@@ -149,10 +149,7 @@ fn signed_zone_stays_as_it_is_signed() {
 #[test]
 fn serial_stays_raised_when_nothing_is_derived_any_more() {
     let (shown, _) = merged(&format!("{CONFIG}derive = []\n"), APEX);
-    check_lines(
-        &shown,
-        &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10"],
-    );
+    check_lines(&shown, &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10"]);
 }
 
 #[test]
@@ -335,8 +332,8 @@ fn alias_beside_addresses_or_without_resolvers_is_an_error() {
     let errors = merge(&set, CONFIG, &alias).expect_err("no resolver");
     assert_eq!(
         errors,
-        ["/a.zone:5:3: ALIAS has no effect here: no resolver is asked for the addresses of its target; write \
-          resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder"]
+        ["/a.zone:5:3: ALIAS has no effect here: no resolver is asked for the addresses of its target; set \
+          `resolvers` in [dns], for example resolvers = [\"system\"]; a state folder is also needed"]
     );
 }
 

@@ -57,7 +57,7 @@ impl ZoneBuilder {
         let Some(rrset) = self.rrsets_of(name).first() else { return };
         diagnostics.push(Diagnostic::warning(
             self.records_of(rrset)[0].position,
-            format!("{} has the name of the zone twice", self.names.name(name)),
+            format!("{} contains the zone name twice", self.names.name(name)),
             format!("did you mean {meant} with a final dot?"),
         ));
     }

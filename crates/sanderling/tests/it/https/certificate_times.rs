@@ -144,7 +144,7 @@ fn only_a_file_with_a_key_is_said_to_show_it() {
     set_mode("key.pem", 0o644);
     set_mode("chain.pem", 0o644);
     let checked = check(&directory);
-    assert!(checked.errors.contains("the key file has a certificate; exchange `chain` and `key`"), "{checked}");
+    assert!(checked.errors.contains("the key file has a certificate; swap `chain` and `key`"), "{checked}");
     let shown: Vec<&str> = checked.errors.lines().filter(|line| line.contains("all users can read")).collect();
     assert!(shown.len() == 1 && shown[0].contains("key.pem`; run chmod"), "{checked}");
     set_mode("key.pem", 0o600);
