@@ -16,7 +16,7 @@ struct Step {
     run: fn(&mut Log) -> Outcome,
 }
 
-/// The steps that run one after the other before all others: first what is quick, or explains later failures.
+/// The steps that run one after another before all others: first what is quick, or explains later failures.
 const FIRST: &[Step] = &[
     Step { name: "setup", purpose: "the programs that the tests use are installed", run: setup::run },
     Step { name: "fmt", purpose: "rustfmt changes nothing", run: fmt },
@@ -25,7 +25,7 @@ const FIRST: &[Step] = &[
     Step { name: "build", purpose: "all tests and programs build", run: test_programs::build },
 ];
 
-/// The steps that run one after the other while those in the background run.
+/// The steps that run one after another while those in the background run.
 const TESTS: &[Step] = &[
     Step { name: "test", purpose: "all tests of all packages pass", run: test_programs::run_all },
     Step { name: "fallbacks", purpose: "the tests pass with each fallback forced", run: |log| fallbacks(&[], log) },

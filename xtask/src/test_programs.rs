@@ -1,5 +1,5 @@
 //! The programs that the tests are compiled to: built once, and run by this program, two at a time. `cargo test` would
-//! run one after the other, although most tests wait, and build again for each choice of packages, whose dependencies
+//! run one after another, although most tests wait, and build again for each choice of packages, whose dependencies
 //! have other features.
 
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ pub(crate) fn run_all(log: &mut Log) -> Outcome {
     outcome.and(Program::cargo().args(DOC_TESTS).run(log))
 }
 
-/// Runs some tests one after the other, with more arguments, in this environment.
+/// Runs some tests one after another, with more arguments, in this environment.
 pub(crate) fn run(
     selections: &[Selection],
     arguments: &[String],

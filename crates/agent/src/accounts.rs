@@ -21,7 +21,7 @@ struct Entry {
     client: Result<HttpsClient, String>,
     /// The account of the operator there, or why it cannot be used.
     external: Option<Result<ExternalAccountKey, String>>,
-    /// Locked while it is registered, so that there is one.
+    /// Locked during registration, so that only one account is registered.
     registration: Mutex<Registration>,
 }
 
@@ -31,7 +31,7 @@ struct Registration {
     account: Option<Account>,
     /// The account's credentials, while they cannot be stored: the account is not registered again.
     unstored: Option<Vec<u8>>,
-    /// The last failure, and when it was: those that have waited for it get the same.
+    /// The last failure and its time: orders that have waited for the registration get the same failure.
     failure: Option<(Instant, Failure)>,
 }
 
@@ -153,12 +153,12 @@ impl Accounts {
             // The library has read the account, and its status is not `valid`.
             return Some("the authority has deactivated it".to_owned());
         }
-        // To these requests, the same errors mean the account itself.
+        // In answer to these requests, the same errors concern the account itself.
         let failure = Failure::of(error, Asked::Directory);
         matches!(failure.kind, Kind::AccountRefused | Kind::Gone).then(|| failure.cause().to_owned())
     }
 
-    /// The authority no longer knows the account: another one is registered.
+    /// The authority no longer knows the account: a new account is registered.
     pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
         *self.entries[index].registration.lock().await = Registration::default();
         Ok(state.remove(&self.entries[index].file())?)
@@ -176,7 +176,7 @@ fn external_account_key(account: &ExternalAccount) -> Result<ExternalAccountKey,
 }
 
 impl Entry {
-    /// Another directory is another authority.
+    /// A different directory means a different authority.
     fn file(&self) -> String {
         let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-');
         let name: String = self.authority.directory.chars().map(|one| if is_plain(one) { one } else { '_' }).collect();

@@ -28,7 +28,7 @@ pub(crate) struct Threads {
     queue: OnceLock<Sender<Work>>,
 }
 
-/// Starts all threads, so many of them for zones. This process's sandbox must be in force already.
+/// Starts all threads, `zone_threads` of them for zones. This process's sandbox must be in force already.
 ///
 /// # Errors
 /// Returns an error if the system cannot start a thread.
@@ -61,8 +61,8 @@ impl Threads {
         self.queue.set(queue).map_err(|_| io::Error::other("the threads run already"))
     }
 
-    /// Does `work` on one of the threads, as soon as one is free. The work is done even if no task waits for it. A
-    /// panic in it ends the process.
+    /// Does `work` on the next free thread. The work is done even if no task waits for it. A panic in it ends the
+    /// process.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = oneshot::channel();
         // There may be no waiting task left.

@@ -179,7 +179,7 @@ mod tests {
         check(&["accounturi=https://ca.example/acct/2", OWN], Verdict::Allowed);
         check(&["validationmethods=http-01"], Verdict::OtherMethod);
         check(&["validationmethods=http-01", "validationmethods=dns-01"], Verdict::Allowed);
-        // Each of them fails for another reason.
+        // Each record fails for a different reason.
         check(&["accounturi=https://ca.example/acct/2", &format!("{OWN}; validationmethods=")], Verdict::OtherMethod);
         let unknown = Issuance { account: None, ..ISSUANCE };
         check_with(unknown, &["accounturi=https://ca.example/acct/2"], Verdict::Allowed);

@@ -43,9 +43,9 @@ pub(crate) struct Clash {
 /// The reason why the zone is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClashCause {
-    /// This server has it by its configuration.
+    /// This server's configuration defines the zone.
     Configured,
-    /// Another catalog owns it.
+    /// Another catalog owns the zone.
     Owned(DomainName),
     /// The operator has not allowed the catalog to bring it.
     Refused(MemberRefusal),
@@ -72,12 +72,12 @@ impl fmt::Display for Clash {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) members: Members,
-    /// Zones whose state is dropped. Some of them are members again.
+    /// The zones whose state is dropped. Some of these are members again.
     pub(crate) dropped: Vec<DomainName>,
     pub(crate) clashes: Vec<Clash>,
 }
 
-/// The fate of `current`. A zone for which there is a `refusal` is not taken from that catalog.
+/// The fate of `current`. A zone with a `refusal` is not taken from that catalog.
 pub(crate) fn reconcile(
     current: &Members,
     listings: &Listings,
@@ -125,8 +125,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// A zone's final catalog, and its entry for the zone: the owner is followed by the catalog of its `coo` if that lists
-/// the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// A zone's final catalog, and its entry for the zone: the catalog in the owner's `coo` follows the owner if that
+/// catalog lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,
@@ -186,7 +186,7 @@ mod tests {
         members.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// The catalogs `c` and `d` list one version after the other; `!` is a broken catalog, and `-` one that is not
+    /// The successive versions of the catalogs `c` and `d`; `!` is a broken catalog, and `-` a catalog that is not
     /// configured.
     #[track_caller]
     fn check(versions: &[([&str; 2], &str, &str)]) {
@@ -242,11 +242,11 @@ mod tests {
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
         // The old owner continues to list it, or removes it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", ""), (["", "a 1"], "a:d/1", "")]);
-        // Another label drops its state.
+        // A changed label drops the zone's state.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2"], "a:d/2", "a")]);
         // A circle.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2 > c"], "a:c/1", "")]);
-        // Another catalog than the one that was named, or a broken one, gets nothing.
+        // A catalog that `coo` does not name, or a broken catalog, does not get the zone.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > x", "a 1"], "a:c/1", "")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "!"], "a:c/1", "")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["!", "a 1"], "a:c/1", "")]);

@@ -158,7 +158,7 @@ impl Catalogs {
         }
         let Outcome { members, dropped, .. } = outcome;
         let before = std::mem::replace(&mut self.members, members);
-        // A zone of the configuration has files of the same names.
+        // A configured zone uses files of the same names.
         let is_secondary = |zone: &DomainName| {
             self.config.secondary_zones.iter().any(|one| one.apex == *zone)
                 || self.config.catalogs.iter().any(|one| one.apex == *zone)
@@ -185,7 +185,7 @@ impl Catalogs {
         }
         // The catalogs of this server list these zones too. The server process may have removed them before.
         self.served.notify();
-        // Another list does not wait for the retry of the previous one.
+        // A new list does not wait for the retry of the previous list.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
@@ -209,7 +209,7 @@ impl Catalogs {
         }
     }
 
-    /// Removes the state of zones that are members no more, or are new ones (RFC 9432 §5.3, §5.4).
+    /// Removes the state of zones that are no longer members, or are new members (RFC 9432 §5.3, §5.4).
     async fn remove_dropped(&mut self) -> Result<(), StateError> {
         if self.dropped.is_empty() {
             return Ok(());

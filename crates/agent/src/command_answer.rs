@@ -1,4 +1,4 @@
-//! The answer to a command about zones, of which several tasks may know a part.
+//! The answer to a command about zones, to which several tasks may contribute.
 
 use sanderling_ipc::{Connection, Event, Message, Text};
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ pub(crate) struct CommandAnswer {
 }
 
 impl CommandAnswer {
-    /// The answer to `client`, if there is one, which `is_success` so far.
+    /// An answer for `client`, if there is one; `is_success` is the result so far.
     pub(crate) fn new(client: Option<Connection>, is_success: bool) -> CommandAnswer {
         CommandAnswer { client: RefCell::new(client), is_success: std::cell::Cell::new(is_success) }
     }

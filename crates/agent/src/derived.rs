@@ -2,7 +2,7 @@
 //! from which the supervisor passes them on to the server process.
 //!
 //! Only served protocols and names are advertised: HTTPS records are derived for a name when a certificate for it is in
-//! service, and a policy for mail servers when one for its host is.
+//! service, and a policy for mail servers when a certificate for its host is.
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep a challenge: the next order has another one.
+/// Seconds for which resolvers keep a challenge: the next order has a new challenge.
 const CHALLENGE_TTL_S: u32 = 5;
 
 /// The derived records of the configuration's zones.
@@ -71,7 +71,7 @@ impl DerivedZones {
         }
     }
 
-    /// These certificates are in service, and no others.
+    /// Records the certificates in service, and that there are no others.
     pub(crate) fn on_certificates_served(&mut self, file: Option<OwnedFd>) {
         match file.map(served_certificates_from_memfd) {
             Some(Ok(served)) => self.served = Some(served),
@@ -335,7 +335,7 @@ mod tests {
             caa_data(&authority(Some("https://ca.example/acct/1")), "dns-01"),
             "0 issue \"ca.example; accounturi=https://ca.example/acct/1; validationmethods=dns-01\""
         );
-        // Before there is an account, any one may have certificates.
+        // Before this server has an account, the record allows any account.
         assert_eq!(
             caa_data(&authority(None), "dns-01,http-01"),
             "0 issue \"ca.example; validationmethods=dns-01,http-01\""

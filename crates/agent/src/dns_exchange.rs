@@ -50,7 +50,7 @@ impl fmt::Display for ExchangeError {
     }
 }
 
-/// Asks `server` once, over TCP too if the reply over UDP is truncated, and reads its reply with `read`.
+/// Queries `server` once, also over TCP if the reply over UDP is truncated, and reads its reply with `read`.
 pub(crate) async fn exchange<T>(
     server: SocketAddr,
     (kind, apex): (QueryKind, Name<'_>),
@@ -102,7 +102,7 @@ async fn exchange_over_tcp<T>(
     reader.read(reply, unix_s()).and_then(read_complete).map_err(ExchangeError::Reply)
 }
 
-/// Messages over TCP, each with its length before it (RFC 1035 §4.2.2).
+/// Messages over TCP, each preceded by its length (RFC 1035 §4.2.2).
 pub(crate) struct DnsStream {
     tcp: TcpStream,
     message: Vec<u8>,

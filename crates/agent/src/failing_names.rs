@@ -19,12 +19,12 @@ struct FailingName {
     /// No order contains the name before this time; and the delay that led to it.
     not_before_unix_s: u64,
     delay_s: u64,
-    /// The authority has not said which name it refuses: it may be another one.
+    /// Whether the authority has not said which name it refuses: it may be a different one.
     is_suspected: bool,
 }
 
 impl FailingName {
-    /// When it is retried. If the clock was set back since then, it is the same delay from now on.
+    /// The time of the next attempt. If the clock was set back since then, the delay starts again now.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s().saturating_add(self.delay_s))
     }
@@ -39,7 +39,7 @@ impl FailingNames {
         self.0.contains_key(name)
     }
 
-    /// The name has failed once more.
+    /// Records another failure of the name.
     pub(crate) fn add(&mut self, name: &str, failure: &Failure, is_suspected: bool) {
         let failure_count = self.failure_count(name).saturating_add(1);
         let delay_s = failure.delay_s(failure_count);

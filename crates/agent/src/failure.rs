@@ -24,7 +24,7 @@ const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
 /// The longest delay after too many requests that an authority can ask for: the limits of known authorities end within
 /// a day or two, and one more request a day does no harm.
 const RATE_LIMITED_DELAY_S_MAX: u64 = DAY_S;
-/// The longest delay that an authority may ask for because of an error, its own or another one.
+/// Maximum delay that an authority may request because of an error, its own or the client's.
 const ERROR_DELAY_S_MAX: u64 = 3600;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
@@ -57,15 +57,15 @@ pub(crate) enum Kind {
 /// The request to an authority. An error has different meanings in answer to different requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
-    /// For its directory.
+    /// A request for the directory.
     Directory,
-    /// To register an account; for its directory as well.
+    /// The registration of an account, including the request for the directory.
     Account,
-    /// For an order, or for something that belongs to it.
+    /// A request for an order, or for a part of it.
     Order(OrderedNames<'a>),
-    /// To validate this name of an order.
+    /// The validation of this name of an order.
     Validation(OrderedNames<'a>, &'a str),
-    /// To revoke a certificate.
+    /// The revocation of a certificate.
     Revocation,
 }
 
@@ -83,11 +83,11 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     cause: String,
     remedy: Cow<'static, str>,
-    /// When the authority lets the server ask again, if it says so.
+    /// The time when the authority permits the next request, if it says so.
     retry_after_s: Option<u64>,
     /// The names of the order that have failed, each with its own failure; none if it was not because of a name.
     pub(crate) of_names: Vec<(String, Failure)>,
-    /// Whether it is because of a name, perhaps of one that the authority does not tell.
+    /// Whether the cause is a name, perhaps one that the authority does not identify.
     pub(crate) is_about_names: bool,
 }
 
@@ -133,7 +133,7 @@ impl Failure {
         Failure { retry_after_s, of_names: of_names.collect(), ..self }
     }
 
-    /// Without a remedy.
+    /// A failure without a remedy.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }
@@ -238,7 +238,7 @@ impl Failure {
                 own_s.max(asked_s.min(ERROR_DELAY_S_MAX))
             }
         };
-        // Not at the same time as others that have failed because of the same authority.
+        // Retries are spread, so that certificates that failed because of the same authority are not requested at once.
         random_between(delay_s, delay_s + delay_s / 10)
     }
 }

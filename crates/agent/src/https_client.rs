@@ -43,7 +43,7 @@ const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequire
 #[derive(Clone)]
 pub(crate) struct HttpsClient {
     tls: TlsConnector,
-    /// For a request and its answer.
+    /// The time for a request and its answer.
     timeout: Duration,
 }
 
@@ -89,7 +89,7 @@ impl HttpsClient {
         Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout })
     }
 
-    /// Half of the time of a request is for all addresses: one that does not answer leaves time for the next one.
+    /// Half of a request's time is shared by all addresses: an address that does not answer leaves time for the next.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
         let addresses = look_up(host, port).await.map_err(|error| error.to_string())?;
         let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -150,7 +150,7 @@ impl HttpsClient {
     }
 }
 
-/// Tries the addresses one after the other, each for at most `time_max`.
+/// Tries the addresses one after another, each for at most `time_max`.
 ///
 /// # Errors
 /// Returns the reason why the last address did not accept the connection.
@@ -166,8 +166,8 @@ async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Resul
     Err(problem)
 }
 
-/// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of
-/// RFC 9110 §10.2.3.
+/// Converts the field Retry-After to a number of seconds, and returns that; removes the field if it does not match RFC
+/// 9110 §10.2.3.
 fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: u64) -> Option<u64> {
     let text = headers.remove(RETRY_AFTER)?;
     let text = text.as_bytes().trim_ascii();
@@ -226,23 +226,23 @@ fn described(error: hyper::Error) -> BoxError {
     }
 }
 
-/// An answer of the authority that the library for ACME would not understand, or not wholly.
+/// An answer of the authority that the ACME library would not understand, or only in part.
 #[derive(Debug)]
 pub(crate) struct AnswerError {
     pub(crate) method: Method,
     pub(crate) status: StatusCode,
     /// The authority's description of the error, if any (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
-    /// The number of seconds after which the server may ask again, if the authority says it (RFC 8555 §6.6).
+    /// The number of seconds after which the server may retry, if the authority says so (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
     /// Where a redirect leads.
     pub(crate) location: Option<String>,
-    /// The page that the operator is to open (RFC 8555 §7.3.3).
+    /// The page that the operator should open (RFC 8555 §7.3.3).
     pub(crate) instance: Option<String>,
 }
 
 impl AnswerError {
-    /// `None` if the library is to see the answer: a success, or a refusal that says all in its body.
+    /// `None` if the library should see the answer: a success, or a refusal that is explained in its body.
     fn of(method: Method, answer: &Parts, body: &[u8], retry_after_s: Option<u64>) -> Option<AnswerError> {
         #[derive(Deserialize)]
         struct Instance {

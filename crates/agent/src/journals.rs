@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// Bytes of journals that wait to be stored.
 const PENDING_BYTES_MAX: usize = 256 << 20;
 
-/// The journals that are not stored yet, and the task that stores them, one after the other.
+/// The journals that are not stored yet, and the task that stores them, one after another.
 pub(crate) struct Journals {
     pending: Rc<RefCell<BTreeMap<DomainName, Vec<u8>>>>,
     wake: Rc<Notify>,

@@ -13,15 +13,15 @@ use tokio::sync::{Notify, watch};
 
 /// Bytes of inputs after which a request has no further one.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
-/// The most inputs of a request, which also has the zone and the key.
+/// Maximum inputs of a request, which also contains the zone and the key.
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
-/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. Until
-/// then a call waits.
+/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. A call
+/// waits up to this time.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 
-/// The connection to the keeper. A call blocks: it is for threads that may wait.
+/// The connection to the keeper. Calls block, and so are for threads that may wait.
 pub(crate) struct KeeperClient {
     /// An exchange holds the lock.
     stream: Mutex<Stream>,
@@ -55,7 +55,7 @@ impl Default for KeeperClient {
 }
 
 impl KeeperClient {
-    /// A client whose calls wait for the first connection, but no longer than for this time from now on.
+    /// A client whose calls wait for the first connection, up to this time from now on.
     fn waiting_for(time: Duration) -> KeeperClient {
         KeeperClient {
             stream: Mutex::new(Stream::missing(time)),

@@ -7,7 +7,7 @@
 //! waits for it.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod startup;
 mod main_loop;
 mod derived;

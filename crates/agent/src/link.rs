@@ -91,7 +91,7 @@ impl Link {
         }
     }
 
-    /// The next command, if it has arrived already.
+    /// The next command, if one has already arrived.
     pub(crate) fn receive_arrived(&self) -> Option<Incoming> {
         let receive = || match self.connection.borrow_mut().recv() {
             Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -129,7 +129,7 @@ impl Link {
     /// Makes the server process load the zone `name`, which was stored or removed. Returns when it is loaded.
     /// `is_forced`: even if it has lost records or its serial went back. `changes`, in the form of a log, may continue
     /// from the version that it serves; then it applies these. The text is the result of the load. If the process does
-    /// not answer because another one has replaced it, that one is asked.
+    /// not answer because it was replaced, its replacement is asked.
     ///
     /// # Errors
     /// Returns the reason why the zone was not stored.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two checks of the machine's addresses.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// Addresses of the Internet to which the kernel is asked for the way. Nothing is sent there.
+/// Internet addresses for which the kernel is asked for a route. No packets are sent to them.
 const ELSEWHERE: [&str; 2] = ["198.41.0.4:53", "[2001:503:ba3e::2:30]:53"];
 
 /// The machine's known addresses.

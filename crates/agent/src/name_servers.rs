@@ -1,5 +1,5 @@
-//! The other name servers of this server's zones, asked directly: whether each of them answers what this server
-//! answers. A resolver would not suffice, because it caches answers.
+//! The other name servers of this server's zones, asked directly whether they answer like this server. A resolver would
+//! not suffice, because it caches answers.
 
 use crate::blocking::look_up;
 use crate::clock::unix_s;
@@ -22,9 +22,9 @@ use tokio::time::Instant;
 /// The first pause between two questions to a server; the next ones are longer.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// A server that has not answered anything for so long is not waited for: resolvers do without it too.
+/// Time without any answer after which a server is no longer waited for: resolvers skip it too.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Addresses of the name servers of a zone that are asked.
+/// Maximum addresses of a zone's name servers that are queried.
 const ADDRESSES_MAX: usize = 64;
 
 /// Finds the name servers of zones.
@@ -42,7 +42,7 @@ pub(crate) struct NameServer {
 /// Whether the records of a name have the right RDATA.
 pub(crate) type IsMet = dyn Fn(&[Vec<u8>]) -> bool;
 
-/// Records that all name servers of a zone are to answer.
+/// The records with which all name servers of a zone must answer.
 #[derive(Clone)]
 pub(crate) struct Expectation {
     /// The zone.
@@ -55,7 +55,7 @@ pub(crate) struct Expectation {
 /// The answer of a server to a query for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The records' RDATA, of which there may be none.
+    /// The records' RDATA, which may be empty.
     Records(Vec<Vec<u8>>),
     /// The name is an alias (CNAME).
     Alias,
@@ -86,7 +86,7 @@ pub(crate) struct Lag {
 /// The servers that are not known to answer as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
-    /// The servers that do not.
+    /// The servers that do not answer as expected.
     pub(crate) lags: Vec<Lag>,
     /// The reasons why other servers, or their addresses, cannot be found.
     pub(crate) not_found: Vec<String>,
@@ -201,7 +201,7 @@ impl NameServers {
             oldest = Some(oldest.filter(|oldest| is_later(serial, *oldest)).unwrap_or(serial));
         }
         let serial = oldest.ok_or_else(|| "no name server of the zone can be reached".to_owned())?;
-        // Until now, and a part of this second, servers may have answered from an older version.
+        // Until the end of this second, servers may have answered from an older version.
         Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
@@ -422,7 +422,7 @@ mod tests {
         DomainName::parse("example.com").expect("a name")
     }
 
-    /// This server and another one, whose zone is in the cell.
+    /// This server and another server, whose zone is in the cell.
     async fn servers(other_zone: &str) -> (NameServers, Rc<RefCell<ZoneMap>>, SocketAddr) {
         let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
         let zone = Rc::new(RefCell::new(zone_map(other_zone)));

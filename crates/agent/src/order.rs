@@ -38,7 +38,7 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
-/// For an order that another name server delays.
+/// The remedy for an order that another name server delays.
 const LAG_REMEDY: &str = "delegate this name to this server alone, or wait until the other server is up to date";
 
 /// The shared state of all orders.
@@ -82,7 +82,7 @@ pub(crate) struct OrderRequest {
     pub(crate) authority_index: usize,
     /// The private key as PEM, if the certificate must have this one.
     pub(crate) key: Option<String>,
-    /// The certificate before it (RFC 9773 §5).
+    /// The replaced certificate (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
     /// The names that are validated over HTTP although they are in zones of this server: validation over DNS has
     /// failed.
@@ -139,7 +139,7 @@ struct SavedOrder {
 }
 
 impl SavedOrder {
-    /// Whether it is an order for what is requested, and the authority knows it.
+    /// Whether the order matches the request, and the authority knows it.
     fn is_for(&self, request: &OrderRequest, directory: &str) -> bool {
         let has_key = request.key.as_ref().map_or(KeyPair::from_pem(&self.key).is_ok(), |key| *key == self.key);
         self.directory == directory && self.names == request.names && has_key && !self.url.is_empty()
@@ -184,7 +184,7 @@ impl Orders {
                     self.accounts.reconnect(request.authority_index).await;
                     return Err(failure);
                 }
-                // The order is over: the next attempt needs another one.
+                // The order is finished: the next attempt needs a new order.
                 Kind::Refused => {
                     self.state.remove(&order_file(&request.name))?;
                     return Err(failure);
@@ -350,15 +350,15 @@ impl Orders {
             SavedOrder { directory: directory.clone(), url: String::new(), names: request.names.clone(), key };
         let write =
             |saved: &SavedOrder| self.state.write(&file, &serde_json::to_vec(saved).expect("an order has no map"));
-        // If nothing can be written, the authority is not asked for an order that would be lost.
+        // If the state folder is not writable, no order is requested, since it would be lost.
         write(&saved)?;
         let order = match request.replaces.clone() {
             None => account.new_order(&new()).await.map_err(|error| request.failure(error))?,
             Some(replaces) => {
                 let order = account.new_order(&new().replaces(replaces)).await.map_err(|error| request.failure(error));
                 match order {
-                    // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this
-                    // account.
+                    // RFC 9773 §5: the certificate was already replaced, or the authority does not know it, or not for
+                    // this account.
                     Err(failure)
                         if matches!(failure.kind, Kind::Refused | Kind::AccountRefused)
                             && failure.of_names.is_empty() =>

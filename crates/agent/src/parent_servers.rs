@@ -1,4 +1,4 @@
-//! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its
+//! The DS records of a zone, queried directly from all servers of its parent zone: a resolver would answer from its
 //! cache.
 
 use crate::clock::unix_s;
@@ -11,9 +11,9 @@ use sanderling_dnssec::zone_keys::ParentDs;
 use std::net::SocketAddr;
 use tokio::task::JoinSet;
 
-/// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
+/// Maximum queried addresses of the parent zone's servers: top-level zones have up to 26.
 const SERVERS_MAX: usize = 64;
-/// Servers that are asked for a first answer, one after the other.
+/// Maximum servers that are asked one after another for a first answer.
 const FIRST_ANSWER_SERVERS_MAX: usize = 8;
 /// The assumed TTL of an answer without DS records that has no TTL.
 const NO_DS_TTL_S: u32 = 24 * 3600;
@@ -61,12 +61,12 @@ impl ParentServers {
             };
         }
         let common = common.ok_or("no server of the parent zone can be reached")?;
-        // Until now, and a part of this second, servers may have answered something else.
+        // Until the end of this second, servers may have answered differently.
         Ok(ParentDs { at_unix_s: unix_s() + 1, ..common })
     }
 
     /// The DS records from the first parent server that answers, among `configured` or the servers that are found. DS
-    /// records that have been there for long are at all of them.
+    /// records that are not new are on all servers.
     ///
     /// # Errors
     /// Returns an error if no server answers.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time for the name servers to answer before the log says which one does not; they are asked again then.
+/// Time for the name servers to answer before the log names a server that does not; they are then asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two questions to this server.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub(crate) struct PinnedKeys {
 struct Entry {
     /// The certificate's names.
     names: Vec<DomainName>,
-    /// The records that pin its keys: zone and owner. Without any, nothing is pinned.
+    /// The records that pin its keys: zone and owner. Without TLSA records, no key is pinned.
     records: Vec<(DomainName, DomainName)>,
     stored: Option<StoredRotation>,
     /// The name servers are being asked.
@@ -126,9 +126,9 @@ impl PinnedKeys {
         stored.filter_map(wait).min()
     }
 
-    /// These certificates are in service, as the server process says. The report counts only if it is plausible: each
-    /// key is pinned, or belongs to the certificate in the state folder. The names of those whose rotations have
-    /// changed.
+    /// Handles the server process's report of the certificates in service. The report counts only if it is plausible:
+    /// each key is pinned, or belongs to the certificate in the state folder. Returns the names of the certificates
+    /// whose rotations have changed.
     pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
         let state = Arc::clone(&self.state);
         self.change_all(|name, entry, config| {
@@ -190,7 +190,7 @@ impl PinnedKeys {
         self.entries.iter_mut().filter_map(question).collect()
     }
 
-    /// All name servers have answered, or not.
+    /// Handles the result of asking the name servers.
     pub(crate) fn on_asked(&mut self, question: &Question, is_answered: bool) -> Vec<String> {
         if let Some(entry) = self.entries.get_mut(&question.name) {
             entry.is_asked = false;
@@ -209,7 +209,7 @@ impl PinnedKeys {
         self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000)
     }
 
-    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that have changed.
+    /// Stores the rotations after `change`, and puts them into effect. The names of those that have changed.
     fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.entries {
@@ -241,7 +241,7 @@ impl PinnedKeys {
 }
 
 impl Question {
-    /// Asks this server and all other name servers of the zones, for some time; whether each of them answers with both
+    /// Asks this server and all other name servers of the zones, for some time; returns whether each answers with both
     /// keys.
     pub(crate) async fn ask(&self, name_servers: &NameServers) -> bool {
         let rdatas: Vec<Vec<u8>> = self.keys.iter().map(tlsa_rdata).collect();

@@ -142,7 +142,7 @@ impl ProducedCatalogs {
         false
     }
 
-    /// The catalog is not up to date because of `problem`, which is logged if it is not the same as before.
+    /// Records that the catalog is not up to date because of `problem`, which is logged if it has changed.
     fn note_problem(&self, apex: &DomainName, problem: Option<String>) {
         let mut problems = self.problems.borrow_mut();
         match problem {

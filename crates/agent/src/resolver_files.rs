@@ -1,5 +1,5 @@
 //! The files that the resolver of the C library reads. The sandbox lets the agent read the files that existed when it
-//! started: if one of them is replaced, the agent must be restarted.
+//! started: if a file is replaced, the agent must be restarted.
 
 use std::fs::{self, File};
 use std::io;

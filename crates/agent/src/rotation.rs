@@ -22,7 +22,7 @@ pub(crate) type KeyDigest = String;
 /// the TTL.
 const MARGIN_S: u64 = 2;
 
-/// A certificate's keys, and how far they are.
+/// A certificate's keys and their progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rotation {
     /// The key in service.
@@ -32,8 +32,8 @@ pub(crate) struct Rotation {
     phase: Phase,
     /// The longest TTL that records with these two keys have had.
     ttl_s: u32,
-    /// For how long records without the next key may stay in caches after the last name server has stopped to answer
-    /// with them.
+    /// The time for which caches may hold records without the next key after the last name server has stopped serving
+    /// them.
     wait_s: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Rotation {
 enum Phase {
     /// Not all name servers have answered with both keys yet.
     Publishing,
-    /// All name servers answer with both keys, since then.
+    /// All name servers answer with both keys since this time.
     Caching { since_unix_s: u64 },
     /// The next key is in service, since then.
     Overlapping { since_unix_s: u64 },
@@ -102,8 +102,8 @@ impl Rotation {
         }
     }
 
-    /// New handshakes are made with this key. If it is a third one, the records are wrong until those with it are
-    /// published.
+    /// New handshakes are made with this key. If the key is a third one, the records are wrong until records with it
+    /// are published.
     pub(crate) fn on_served(&mut self, key: &KeyDigest, now_unix_s: u64) {
         let is_overlapping = matches!(self.phase, Phase::Overlapping { .. });
         if *key == self.next && !is_overlapping {
@@ -118,7 +118,7 @@ impl Rotation {
         }
     }
 
-    /// `key` is the key of the certificate after that in service, whose key was the next one. Records have this TTL
+    /// `key` belongs to the certificate after the one in service, whose key was the next key. Records have this TTL
     /// from now on.
     pub(crate) fn on_key_made(&mut self, key: KeyDigest, ttl_s: u32) {
         self.current = std::mem::replace(&mut self.next, key);
@@ -128,7 +128,7 @@ impl Rotation {
     }
 }
 
-/// For how long records with this TTL may be in caches.
+/// The time for which caches may hold records with this TTL.
 fn wait_s(ttl_s: u32) -> u64 {
     let ttl_s = u64::from(ttl_s);
     ttl_s + ttl_s / 10 + MARGIN_S

@@ -43,9 +43,10 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
 const TIMER_S_MIN: u64 = 2;
 const TIMER_S_MAX: u64 = 4 * 7 * 24 * 3600;
-/// Seconds until what could not be stored is transferred again, at most.
+/// Maximum seconds until a version that could not be stored is transferred again.
 const STATE_RETRY_S: u64 = 5;
-/// Seconds until the primaries of a zone that was never transferred are asked again; they double up to the last one.
+/// Seconds until the primaries of a zone that was never transferred are asked again; the delay doubles up to the
+/// maximum.
 const FIRST_RETRY_S: u64 = 5;
 const FIRST_RETRY_S_MAX: u64 = 900;
 /// Time between two rounds of questions, however often a primary sends NOTIFY.
@@ -86,7 +87,7 @@ enum Served {
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     from: IpAddr,
-    /// The serial of that version, if it is known.
+    /// The serial of that version, if known.
     serial: Option<u32>,
 }
 
@@ -139,8 +140,8 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version instead of the server process; for a
-    /// catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If the zone is signed, its `signer` gets each version instead of the server process;
+    /// for a catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
@@ -159,7 +160,7 @@ impl SecondaryHandle {
         self.shared.wake.notify_one();
     }
 
-    /// A primary announces another version: it is queried immediately, unless that is the stored one.
+    /// A primary announces another version: it is queried immediately, unless that version is already stored.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let announced = Announced { from: notify.from, serial: notify.serial };
         if !announced.is_stored(self.shared.report.borrow().serial) {
@@ -192,7 +193,7 @@ impl SecondaryHandle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
-    /// The records outside the zone in the last transfer of the whole zone, or in a later one of changes.
+    /// The records outside the zone in the last transfer of the whole zone, or in a later transfer of changes.
     #[serde(default)]
     left_out: Option<String>,
     /// Rounds without success since the last one. After a restart the primaries are queried immediately.
@@ -236,7 +237,7 @@ fn bounded(timer_s: u32) -> u64 {
 }
 
 impl Record {
-    /// When the primaries are asked again.
+    /// The time when the primaries are asked again.
     fn next_at_unix_s(&self) -> u64 {
         match (&self.version, self.failed_at_unix_s) {
             (Some(version), Some(failed_at)) if self.is_failure_of_state => {
@@ -299,7 +300,8 @@ struct HandOver {
 }
 
 impl HandOver {
-    /// Whether it must be asked again, because another version is stored or it has not loaded this one for a long time.
+    /// Whether the server process must be asked again, because another version is stored or it has not loaded this one
+    /// for a long time.
     fn is_to_be_repeated(&self, stored: Option<u32>) -> bool {
         self.serial != stored || self.at.elapsed() >= HAND_OVER_INTERVAL
     }
@@ -318,12 +320,11 @@ struct ZoneTask {
     /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes
     /// can be appended.
     log_bytes: Option<u64>,
-    /// The server process has not accepted what changes have led to, so the whole zone is transferred.
+    /// The server process has not accepted the version made by changes, so the whole zone is transferred.
     needs_whole: bool,
-    /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same
-    /// time.
+    /// Seconds by which the next query is early, so that many zones are not queried at the same time.
     earlier_s: u64,
-    /// The first one to ask: the last one that was of use.
+    /// The first primary to ask: the last that was of use.
     primary_index: usize,
     handed_over: Option<HandOver>,
     /// The reason why the last round failed.
@@ -431,7 +432,7 @@ impl ZoneTask {
         }
     }
 
-    /// Time until the next question, or the expiry, or until the server process is asked again.
+    /// Time until the next query, the expiry, or the next request to the server process.
     fn wait_time(&self) -> Duration {
         let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
         let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
@@ -525,7 +526,7 @@ impl ZoneTask {
         self.problem = Some(problem);
     }
 
-    /// Asks `primary` whether it has a later version, and transfers that.
+    /// Asks `primary` whether it has a later version, and transfers it.
     async fn ask(&self, primary: &Primary) -> Result<Round, String> {
         let key = self.context.keys.borrow().find(primary.key.as_ref())?;
         let source = TransferSource { server: primary.address, apex: wire_name(&self.zone.apex), key };
@@ -665,7 +666,7 @@ impl ZoneTask {
     /// Changes the zone file, and then the record. A crash in between leaves a zone file that is not served for too
     /// long.
     ///
-    /// A disk takes some milliseconds for each of them, and other zones are not to wait.
+    /// A disk takes some milliseconds for each file, and other zones should not wait.
     async fn store(&self, change: ZoneChange, record: &Record) -> Result<(), StateError> {
         let state = Arc::clone(&self.context.state);
         let (zone_file, record_file) = (self.zone_file(), self.record_file());
@@ -676,7 +677,7 @@ impl ZoneTask {
             let _writing = writing;
             match change {
                 ZoneChange::None => {}
-                // Until it is removed, the log does not continue from the file, and is ignored.
+                // Until the log is removed, it does not continue from the file, and is ignored.
                 ZoneChange::Replaced(file) => {
                     state.finish_file(file, &zone_file)?;
                     state.remove(&log_file)?;

@@ -304,7 +304,7 @@ mod tests {
         let mut stored = check(&versions[2]);
         append(&mut stored, 4);
         check(&versions[3]);
-        // Killed after the whole version was written, and the log not: also with a change meanwhile.
+        // The agent was killed after the whole version was written, but not the log; a change may follow meanwhile.
         let written = files.write_again(&state, &ZoneVersion::from(versions[2].clone()), bytes_of_3);
         let written = written.expect("written");
         check(&versions[3]);

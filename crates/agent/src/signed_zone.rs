@@ -89,7 +89,7 @@ enum Restored {
     /// The keys' state. After a failed write since the version was read, the version in memory may differ from the
     /// stored one.
     Keys,
-    /// The version as well.
+    /// The version was read as well.
     All,
 }
 
@@ -132,8 +132,8 @@ struct SigningTask {
     observer: ZoneObserver,
     restored: Restored,
     unsigned: Option<Unsigned>,
-    /// The files of `unsigned`, from which the records are read again when others are derived or a write has failed:
-    /// the operator may be changing those on the disk.
+    /// The files of `unsigned`, from which the records are read again when derived records change or a write has
+    /// failed: the operator may be changing the files on the disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
     signed: Option<Signed>,
     /// The records have changed since they were signed.
@@ -144,11 +144,11 @@ struct SigningTask {
     writing: Rc<RefCell<Writing>>,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
-    /// Whether it is to load the next version even if that has lost records or its serial went back.
+    /// Whether the server process must load the next version even if that has lost records or its serial went back.
     is_forced: bool,
     /// The reason why the server process has refused the last version.
     refusal: Option<String>,
-    /// When it is asked again.
+    /// The time when the server process is asked again.
     handing_over: Retry,
     /// The reason why there is no current signed version.
     problem: Option<String>,
@@ -224,7 +224,7 @@ impl SigningTask {
         }
     }
 
-    /// Reads the records, starts what commands want, and signs.
+    /// Reads the records, starts rollovers that commands request, and signs.
     async fn bring_up_to_date(&mut self, reread: Option<&Reread>) {
         self.read_if_needed(reread).await;
         self.look_for_keys().await;
@@ -265,7 +265,7 @@ impl SigningTask {
         self.shared.rollovers.take().into_iter().filter_map(start).collect()
     }
 
-    /// `what` cannot be done.
+    /// Reports that `what` cannot be done.
     fn fail(&mut self, what: &str, problem: String, reread: Option<&Reread>) {
         let message = format!("zone {}: {what}: {problem}", self.zone.apex);
         if self.problem.as_ref() != Some(&problem) {
@@ -321,7 +321,7 @@ impl SigningTask {
     /// Returns an error if the stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
-            // Without its state, new keys would be introduced that the parent does not know.
+            // Without the state of the keys, new keys that the parent does not know would be introduced.
             self.keys.restore().await?;
             self.restored = Restored::Keys;
         } else {
@@ -369,7 +369,7 @@ impl SigningTask {
         let later_file = match (&self.unsigned, &kept) {
             _ if reread.is_some_and(|reread| reread.is_forced) => LaterUpdates::Dropped,
             (Some(_), None) => LaterUpdates::FileRefused,
-            // Without records that are in service, or of the version that is in service.
+            // This needs records that are in service, or the records of the version in service.
             (None, _) | (_, Some(_)) => LaterUpdates::Held,
         };
         let read = {
@@ -402,7 +402,8 @@ impl SigningTask {
             }
             Err(ReadFailure { diagnostics, is_of_state }) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
-                // Without records, the file is read again from time to time, and the log says once why that fails.
+                // Without records, the file is read again from time to time, and the reason for a failure is logged
+                // once.
                 if reread.is_some() || self.file_problem != problem {
                     report(&diagnostics);
                 }
@@ -457,7 +458,7 @@ impl SigningTask {
             && self.signed.is_none()
     }
 
-    /// Makes the keys that are needed and another signed version, if it is time.
+    /// Makes the needed keys and the next signed version, if they are due.
     async fn sign_if_needed(&mut self) -> Result<(), String> {
         if self.is_idle() {
             return Ok(());
@@ -479,7 +480,7 @@ impl SigningTask {
     fn is_due(&self) -> bool {
         let now = unix_s();
         let Some(signed) = &self.signed else { return true };
-        // With a clock that was ahead, its signatures are not valid yet.
+        // If the clock was ahead, its signatures are not valid yet.
         let is_early = signed.signed_at_unix_s.is_some_and(|at| at > now);
         self.is_outdated
             || self.is_behind()
@@ -531,16 +532,16 @@ impl SigningTask {
     }
 
     /// Whether the server process answers with a later serial than the stored version has, and so refuses that version.
-    /// Another policy has given it such a serial.
+    /// Another serial policy has given it such a serial.
     fn is_behind(&self) -> bool {
         let counts = self.zone.signing.serial != SignedSerial::Keep;
         let serials = self.signed.as_ref().zip(self.shared.served.get());
         counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
     }
 
-    /// The previous version, with the serial from which the next one counts. Before the first one, the server process
-    /// may have answered with the file's serial: the first signed version has a later one. If the previous version no
-    /// longer exists, its serial still does.
+    /// The previous version, with the serial from which the next one counts. Before the first signed version, the
+    /// server process may have answered with the file's serial: the first signed version has a later serial. If the
+    /// previous version no longer exists, its serial still does.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {

@@ -1,7 +1,7 @@
 //! A signed zone's keys: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
-//! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
-//! can continue from any point.
+//! A key is made before the state contains it, and the state is stored before any action that follows from it, so the
+//! next agent can continue from any point.
 
 use crate::blocking::{DISK, KEEPER};
 use crate::clock::unix_s;
@@ -38,7 +38,7 @@ pub(crate) struct SigningKeys {
 }
 
 impl SigningKeys {
-    /// Without keys, until [`restore`](SigningKeys::restore) has read them.
+    /// A value without keys, until [`restore`](SigningKeys::restore) has read them.
     pub(crate) fn new(zone: &SignedZone, folder: Arc<StateFolder>, keeper: Arc<KeeperClient>) -> SigningKeys {
         SigningKeys {
             zone: zone.apex.clone(),
@@ -106,7 +106,7 @@ impl SigningKeys {
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
             Ok(()) => log(&format!("zone {}: introducing the {} {}", self.zone, request.role, public.tag())),
-            // The next round requests another one.
+            // The next round requests another key.
             Err(_) => self.state.keys_to_erase.push(id),
         }
         (self.is_stored, self.has_changed, self.advanced.is_changed) = (false, true, true);
@@ -118,8 +118,8 @@ impl SigningKeys {
         self.state.keys.is_empty() && self.policy.layout != KeyLayout::Unsigned
     }
 
-    /// Whether the first key can be made although the parent zone has `ds`: if these are of a key that is on the disk,
-    /// which is then the first one, or all of them of keys in `others`, the DNSKEY records of other signers.
+    /// Whether the first key can be made although the parent zone has `ds`: these must belong to a key on the disk,
+    /// which then becomes the first, or all to keys in `others`, the DNSKEY records of other signers.
     ///
     /// # Errors
     /// Returns an error if the keeper does not answer.

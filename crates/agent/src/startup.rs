@@ -36,7 +36,7 @@ use tokio::task::LocalSet;
 
 /// Runs the agent with the inherited state, until the supervisor exits. `state` is the state folder.
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
-    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    // The process is started through `/proc/self/exe`, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
         log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
@@ -147,7 +147,7 @@ fn run_with(
 fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
     let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);
-    // Each once, and one at a time: thousands of zones may be in one folder, or each in its own.
+    // Each folder is opened once, and one at a time: thousands of zones may be in one folder, or each in its own.
     let zone_folders: BTreeSet<PathBuf> = zone_folders.collect();
     let resolver_files = resolver_files.opened().map(File::try_clone).collect::<io::Result<Vec<File>>>()?;
     let readable_fds = resolver_files.into_iter().chain(zone_folders.iter().filter_map(|path| File::open(path).ok()));

@@ -48,7 +48,7 @@ pub(crate) struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitedVersion {
     pub(crate) serial: u32,
-    /// The records of it that name servers of other signers must have.
+    /// The zone's records that name servers of other signers must have.
     pub(crate) dnskeys: DnskeyRdatas,
 }
 
@@ -140,8 +140,8 @@ impl ZoneObserver {
         });
     }
 
-    /// The DS records that the parent zone has before the zone has its first key, or why they are not known; `None`
-    /// until it has been asked.
+    /// The DS records that the parent zone has before the zone has its first key, or the reason why they are unknown;
+    /// `None` until the parent zone was queried.
     pub(crate) fn ds_before_first_key(&self) -> Option<Result<Vec<Ds>, String>> {
         self.shared.before_first_key.borrow().clone()
     }
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-/// Asks as long as there is a question, less and less often while it stays the same.
+/// Asks as long as there is a question, with growing pauses while the question stays the same.
 async fn poll<T: PartialEq>(
     mut questions: watch::Receiver<Questions>,
     pause_max: Duration,

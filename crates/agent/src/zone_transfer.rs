@@ -1,9 +1,9 @@
 //! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which is built as in
-//! the server process, so that a version that the server would refuse is refused here. Of IXFR, the changes are applied
-//! to the stored version.
+//! the server process, so that this process refuses every version that the server would refuse. With IXFR, the changes
+//! are applied to the stored version.
 //!
-//! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
-//! transfers that are complete, one large zone at a time is built.
+//! Memory use is bounded whatever a server sends: records go to a file as they arrive, changes have a limit, and only
+//! one large zone is built at a time.
 
 use crate::blocking::ZONES;
 use crate::clock::unix_s;
@@ -183,8 +183,8 @@ pub(crate) struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: of a small zone, whose
-    /// text is soon written, and if the log would be long.
+    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: for a small zone, whose
+    /// text is written quickly, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
         let file_bytes = self.file_bytes();
         let fits = |log_bytes: u64| log_bytes + changes.len() as u64 <= file_bytes / FILE_SHARE;
@@ -200,7 +200,7 @@ impl StoredVersion {
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
-    /// The changes that led to it from the stored version, in the form of a log; empty if all of it was transferred.
+    /// The changes that led to it from the stored version, in log form; empty if the whole zone was transferred.
     pub(crate) changes: Vec<u8>,
     /// The zone file, not yet renamed into place; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
@@ -212,7 +212,7 @@ pub(crate) struct TransferredZone {
 pub(crate) struct Workspace {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) limits: Limits,
-    /// Of one large zone at a time, the records are in memory.
+    /// The records of only one large zone at a time are in memory.
     large_zones: Arc<Semaphore>,
 }
 
@@ -280,7 +280,7 @@ impl TransferSource {
         let mut builder = workspace.builder(apex);
         // A large zone takes seconds, in which other zones are not to wait.
         let write = move || {
-            // Also if the zone's task has ended meanwhile.
+            // This holds even if the zone's task has ended meanwhile.
             let _large_zone = large_zone;
             let zone = match &stored {
                 Some(stored) => build(patched(builder, &changes, stored, apex, size.bytes_max)?)?,
@@ -359,7 +359,7 @@ impl TransferSource {
 /// Bytes that the changes of one transfer may have.
 struct ChangesLimit {
     bytes: u64,
-    /// Whether the stored version has no more.
+    /// Whether the stored version has no more records.
     is_of_stored: bool,
 }
 
@@ -379,7 +379,7 @@ impl ChangesLimit {
 struct Received {
     /// The records of the zone; none with changes.
     stage: TransferStage,
-    /// In the form of a log; empty with a zone.
+    /// The changes in log form; empty if there is a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
     left_out: LeftOut,

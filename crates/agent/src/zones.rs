@@ -40,9 +40,9 @@ use tokio::sync::{Notify, Semaphore};
 
 /// Concurrent questions to primaries.
 const QUESTIONS_MAX: usize = 64;
-/// Time until the supervisor is asked for another connection to the keeper.
+/// Minimum time between two requests for a connection to the keeper.
 const KEEPER_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Concurrent requests to the server process to load zones; it loads them one after the other.
+/// Maximum concurrent requests to the server process to load zones; it loads them one after another.
 const HAND_OVERS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
@@ -166,7 +166,7 @@ impl Zones {
         }
     }
 
-    /// These zones are served, and no others.
+    /// Handles the list of served zones, which is complete.
     pub(crate) fn on_all_served(&mut self, zones: Option<OwnedFd>) {
         let mut zones = match zones.map(served_zones_from_memfd) {
             Some(Ok(zones)) => zones,
@@ -188,7 +188,7 @@ impl Zones {
         }
     }
 
-    /// Another version of a zone is served.
+    /// Handles that another version of a zone is served.
     pub(crate) fn on_served(&mut self, zone: &ServedZone) {
         if let Some(name) = DomainName::parse(&zone.name).ok().filter(|name| self.has_zone(name)) {
             let transfers = self.config.transfers_by_zone();
@@ -266,7 +266,7 @@ impl Zones {
             || self.secondary.borrow().contains_key(apex)
     }
 
-    /// Stores what dynamic updates have made of a zone.
+    /// Stores the result of a zone's dynamic updates.
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
         let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
@@ -280,7 +280,7 @@ impl Zones {
         }
     }
 
-    /// A primary says that a zone has changed.
+    /// Handles a primary's NOTIFY that a zone has changed.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let Ok(name) = DomainName::parse(&notify.name) else { return };
         if let Some(secondary) = self.secondary.borrow().get(&name) {
@@ -337,7 +337,7 @@ impl Zones {
     }
 }
 
-/// Makes the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
+/// Makes the supervisor reconnect the agent to the keeper when an exchange has failed, after a pause: the next exchange
 /// may fail as well.
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {

@@ -46,7 +46,7 @@ pub enum CatalogRole {
 #[derive(Debug, Default)]
 pub struct OwnZones {
     zones: HashSet<String>,
-    /// The names above zones, each with one of these.
+    /// The names above the zones, each with a zone below it.
     above: HashMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ impl OwnZones {
         self.zones.contains(name.as_str())
     }
 
-    /// The zone that `name` is below, or else one that it is above.
+    /// The zone above `name`, or else a zone below it.
     fn near(&self, name: &DomainName) -> Option<MemberRefusal> {
         let above = names_above(name).find_map(|above| self.zones.get(above));
         let below = || self.above.get(name.as_str()).map(|zone| MemberRefusal::AboveOwn(zone.clone()));

@@ -101,14 +101,14 @@ pub struct Config {
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
     pub refuses_unknown_names: bool,
-    /// Whether the server makes a certificate for `localhost`; then there is no other one.
+    /// Whether the server makes a certificate for `localhost`, which is then the only one.
     pub has_self_signed_certificate: bool,
     /// The parts of DNS replies other than records.
     pub replies: DnsReplies,
-    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
+    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without resolvers, no zone may have
     /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
-    /// Whether this network has no resolvers, as an empty list says: the agent queries none.
+    /// Whether the list is empty, which means that this network has no resolvers: the agent queries none.
     pub has_no_resolvers: bool,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
@@ -128,7 +128,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Nothing to serve.
+/// A configuration with nothing to serve.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -344,7 +344,7 @@ impl Config {
             || self.has_zones() && (self.has_secondaries() || self.resolves_aliases())
     }
 
-    /// How the zone `apex` is signed; `None` if it is not.
+    /// The signing of the zone `apex`; `None` if it is unsigned.
     pub fn signed_zone(&self, apex: &DomainName) -> Option<&SignedZone> {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
     }
@@ -571,7 +571,7 @@ pub struct CookieSecretFile {
 }
 
 impl CookieSecretFile {
-    /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
+    /// Reads the secret for new cookies, and the second secret with which cookies are valid, if any.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or is malformed.
@@ -637,7 +637,8 @@ impl CertificateFiles {
 pub enum DefaultSite {
     /// There is no site.
     None,
-    /// The site answers if the Host is an IP address or `localhost`, so that no other name is answered by accident.
+    /// The site answers if the Host is an IP address or `localhost`, so that it does not answer for other names by
+    /// accident.
     Addresses(usize),
     /// The site answers every Host.
     EveryHost(usize),
@@ -645,7 +646,7 @@ pub enum DefaultSite {
 
 /// The number of processors that this process may use; 1 if it is unknown.
 pub fn processor_count() -> usize {
-    // Asked once: in the sandbox, the answer would differ.
+    // The number is read once: in the sandbox, it would differ.
     static COUNT: OnceLock<usize> = OnceLock::new();
     let max = usize::try_from(WORKER_COUNT_MAX).unwrap_or(usize::MAX);
     *COUNT.get_or_init(|| available_parallelism().map_or(1, NonZeroUsize::get).min(max))

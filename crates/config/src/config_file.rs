@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are
+/// Checks `content`, the text of the file at `path` and of the files that it includes; relative paths in all files are
 /// relative to the directory of `path`.
 ///
 /// # Errors
@@ -459,7 +459,7 @@ impl ConfigBuilder<'_, '_> {
         hosts
     }
 
-    /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
+    /// Adds `host` to the site that is about to be added, unless another site has it or it cannot be a host.
     fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
         if !host.can_be_host() {
             let message = format!("{host} cannot have a site: no URL contains such a name");
@@ -588,7 +588,7 @@ fn is_media_type(text: &str) -> bool {
 fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;
-    // A key with a dot is a name in quotes, and one with keys of a domain is a domain: a table in it is an unknown key.
+    // A key with a dot is a quoted name, and a table with domain keys is a domain: a table in it is an unknown key.
     if key.contains('.') || entries(table, "").iter().any(|entry| Section::Domain.key(entry.key).is_some()) {
         return None;
     }

@@ -45,7 +45,7 @@ impl<'n, 't> Entry<'n, 't> {
         Entry { example, ..self }
     }
 
-    /// The entry of `item`, one of the list that is its value.
+    /// The entry of `item`, an element of the list in its value.
     pub(super) fn item(self, item: &'n Node<'t>) -> Entry<'n, 't> {
         Entry { value: item, ..self }
     }
@@ -103,7 +103,7 @@ impl<'a> ConfigReader<'a> {
         Location::Position { file: PathBuf::from(self.file(offset).path), line, column }.into()
     }
 
-    /// The line of `offset`, for a message at `beside`: `on line 7`, or with the file if that is another one.
+    /// The line of `offset`, for a message at `beside`: `on line 7`, with the file name if the file differs.
     pub(super) fn line_beside(&self, offset: usize, beside: usize) -> String {
         let (line, _) = self.line_and_column(offset);
         let path = self.file(offset).path;
@@ -115,7 +115,7 @@ impl<'a> ConfigReader<'a> {
         &self.files[self.files.partition_point(|file| file.line_starts[0] <= offset) - 1]
     }
 
-    /// Both from 1.
+    /// Line and column count from 1.
     fn line_and_column(&self, offset: usize) -> (u32, u32) {
         let line_starts = &self.file(offset).line_starts;
         // The first line starts with the file, so at least one start is not after the offset.
@@ -258,7 +258,7 @@ impl<'a> ConfigReader<'a> {
         self.number(keys.get(name)?, min, max, "")
     }
 
-    /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
+    /// The number of `entry`, from `min` to `max`; `or` names other permitted values.
     pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
             self.wrong_type(entry, entry.value, "an integer", &format!("{}{or}", entry.example));

@@ -1,4 +1,4 @@
-//! Records that follow the server: which ones are added to the zones for each domain's names.
+//! Records that follow the server, and are added to the zones for each domain's names.
 
 use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
@@ -21,7 +21,7 @@ pub enum DerivedKind {
     Tlsa,
     /// The addresses of the listeners of HTTP and HTTPS.
     Addresses,
-    /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
+    /// The record that announces a policy for mail servers and its version (RFC 8461 §3.1).
     MtaSts,
     /// The addresses of the host that serves the policy. This kind comes with `MtaSts`, and cannot be chosen.
     MtaStsHost,

@@ -150,7 +150,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Whether the input is refused because of it.
+    /// Whether the input is refused because of the problem.
     pub fn is_error(&self) -> bool {
         matches!(self.severity, Severity::Error | Severity::Incomplete)
     }
@@ -232,7 +232,7 @@ impl fmt::Display for Diagnostic {
 pub enum Colour {
     /// Text only.
     Off,
-    /// With the escape sequences of a terminal.
+    /// Text with terminal escape sequences.
     On,
 }
 

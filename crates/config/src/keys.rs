@@ -38,7 +38,7 @@ pub(super) enum Value {
     Number(u64, u64),
     /// A table of the file: `[http]`.
     Section,
-    /// Something else, for which there is a function.
+    /// Another kind of value, with its own reader function.
     Other,
 }
 
@@ -600,7 +600,7 @@ mod tests {
         }
     }
 
-    /// No key of a domain excludes another one in its comment, unless the reader refuses them together.
+    /// A comment says that a domain key excludes another only if the reader refuses both together.
     #[test]
     fn example_does_not_say_that_signed_zones_take_no_updates() {
         let line = EXAMPLE.lines().find(|line| line.starts_with("dnssec = ")).expect("a line with the key");

@@ -4,7 +4,7 @@
 //! and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod config_source;
 mod config_file;
 mod config_text;

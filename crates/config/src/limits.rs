@@ -57,7 +57,7 @@ impl Limit {
         self.key_without_unit().unwrap_or_else(|| self.key.to_owned())
     }
 
-    /// `value` as it is written in a configuration file.
+    /// `value` in the form of a configuration file.
     pub(super) fn format(&self, value: u64) -> String {
         self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
     }

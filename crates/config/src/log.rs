@@ -1,11 +1,11 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A process that serves calls [`hold`] and [`start_writer`]: from then on a separate thread writes, so that an output
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on, a separate thread writes, so that an output
 //! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
 //! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
 //! thread that panics, or ends the process, writes the queued messages.
 //!
-//! After the message about a panic that is to end the process ([`panics`]), the process exits.
+//! After the message about a fatal panic ([`panics`]), the process exits.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
 use sanderling_os::panics;
@@ -171,7 +171,7 @@ fn is_journal(output: &impl AsFd) -> bool {
 /// From now on, all output waits in a queue until [`start_writer`] is called, or a thread panics.
 pub fn hold() {
     let writer = WRITER.get_or_init(Writer::default);
-    // Before the sandbox.
+    // Called before the process enters the sandbox.
     is_to_journal();
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
@@ -292,7 +292,7 @@ impl Writer {
             }
             let Some((output, text)) = queue.texts.pop_front() else { return true };
             queue.bytes = queue.bytes.saturating_sub(text.len());
-            // A panic while it is written finds the lock free.
+            // The lock is free during the write, in case of a panic.
             drop(queue);
             output.write(&text);
         }

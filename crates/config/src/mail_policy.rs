@@ -1,4 +1,4 @@
-//! The policy by which other mail servers encrypt what they send to a domain (MTA-STS, RFC 8461).
+//! The policy that tells other mail servers to encrypt mail to a domain (MTA-STS, RFC 8461).
 
 use crate::domain_name::DomainName;
 
@@ -26,7 +26,7 @@ pub struct MailPolicy {
     pub mode: MailPolicyMode,
     /// The mail servers, or `*.` before their domain; if empty, the zone's mail servers.
     pub mx: Vec<DomainName>,
-    /// For how many seconds senders keep it.
+    /// Seconds for which senders keep the policy.
     pub max_age_s: u64,
 }
 

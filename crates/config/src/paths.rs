@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Whether `path` is a directory; `what` names it in the problem.
+/// Whether `path` is a directory; problems call it `what`.
 pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match with_second_try(|| fs::metadata(path)) {
@@ -55,7 +55,7 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
     }
     let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
-    // In place, so that there is one copy of a secret.
+    // Decoded in place, so that there is only one copy of a secret.
     let mark_bytes = content.len() - without_byte_order_mark(&content).len();
     content.drain(..mark_bytes);
     Ok(content)
@@ -177,8 +177,7 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The ID of the first group of persons: lower ones are system groups, such as `syslog`, whose members are only
-/// services.
+/// The first ID of user groups: lower IDs are system groups, such as `syslog`, whose members are only services.
 const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
@@ -205,8 +204,8 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     }
 }
 
-/// That someone else than root, this process's user, `account` as which the server serves, and the owner of the log can
-/// make files in its directory.
+/// A warning if a user other than root, this process's user, the server's `account` and the log's owner can create
+/// files in its directory.
 pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
     let (directory, metadata) = log_directory(log)?;
     let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
@@ -280,7 +279,7 @@ fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
     let (state, remedy) = match error.kind() {
         io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path".to_owned()),
         io::ErrorKind::PermissionDenied => {
-            // The lowest directory that can be reached is the one that cannot be searched.
+            // The deepest reachable directory is the one without search permission.
             let closed = path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok()).unwrap_or(Path::new("."));
             let (user, closed) = (user_text(), closed.display());
             let remedy = format!("run chmod o+x {closed}, or move the {object}");

@@ -5,12 +5,12 @@ use crate::keys::{Key, Section, all_keys};
 use crate::limits::Process;
 use std::ops::Deref;
 
-/// The part of the configuration that the agent reads. The agent has nothing else of it: the rest is as in
+/// The part of the configuration that the agent reads. The agent does not get other fields: they are as in
 /// [`Config::default`]. So fields that are not compared have no effect on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig(Config);
 
-/// The part of the configuration that the keeper reads, which has nothing else of it, as with [`AgentConfig`].
+/// The part of the configuration that the keeper reads; as with [`AgentConfig`], it does not get other fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperConfig(Config);
 

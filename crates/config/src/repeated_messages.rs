@@ -9,7 +9,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Subjects that are remembered. Above this number, subjects are forgotten whose next message may be logged.
 const SUBJECTS_MAX: usize = 1_024;
 
-/// When the next message of a kind is logged, and how many were left out since the last one.
+/// The time of the next logged message of a kind, and the number of messages left out since the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct LogLimit {
     next_at: Option<Instant>,
@@ -17,7 +17,7 @@ struct LogLimit {
 }
 
 impl LogLimit {
-    /// How many messages were left out before this one; `None` if it should be suppressed as well.
+    /// The number of messages left out before this one; `None` if this message should be suppressed too.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.next_at.is_some_and(|at| now < at) {
             self.left_out_count = self.left_out_count.saturating_add(1);
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!([note("a", 2, 2), note("a", 3, 3), note("a", 4, 59)], [None, None, None]);
         assert_eq!(note("a", 5, 60).as_deref(), Some("zone a: serial 2 -> 6, 4 versions, 6 records"));
         assert_eq!(note("a", 6, 61), None);
-        // Nothing follows: the last ones are logged nevertheless.
+        // No message follows: the last versions are logged nevertheless.
         assert_eq!(log.due_at(), Some(at(120)));
         assert_eq!(log.take_due(at(119)), [""; 0]);
         assert_eq!(log.take_due(at(120)), ["zone a: serial 6 -> 7, 5 -> 6 records"]);

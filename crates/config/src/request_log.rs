@@ -18,7 +18,7 @@ pub struct RequestLog<V> {
     pub output: LogOutput,
     /// The content of a line.
     pub format: Arc<Format<V>>,
-    /// Of how many requests one is logged.
+    /// One in this many requests is logged.
     pub one_of: u32,
 }
 
@@ -38,7 +38,7 @@ pub struct Dnstap {
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOutput {
-    /// The file, or what takes its place.
+    /// The file or another target.
     pub target: LogTarget,
     /// The position of the target in the configuration.
     pub location: ValueLocation,

@@ -108,10 +108,10 @@ pub struct Signing {
     pub dnskey_ttl_s: u32,
     /// Seconds that are added to each wait for caches.
     pub rollover_safety_s: u32,
-    /// The parent zone's servers; if there are none, the resolver of the system is asked for them.
+    /// The parent zone's servers; if empty, the system resolver finds them.
     pub parent_servers: Vec<SocketAddr>,
-    /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers
-    /// are kept in the zone.
+    /// The zone's name servers whose versions other signers sign (RFC 8901). If there are any, the keys of these
+    /// signers are kept in the zone.
     pub other_signers: Vec<DomainName>,
 }
 

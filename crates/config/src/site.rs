@@ -61,7 +61,7 @@ pub struct DohPath {
 /// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hsts {
-    /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
+    /// The time for which browsers remember the policy after they last saw it; 0 makes them forget it.
     pub max_age_s: u64,
     /// Whether it also applies to all names below the host.
     pub subdomains: bool,

@@ -36,8 +36,8 @@ impl Config {
         self.acme.is_some() && self.automatic_certificates().next().is_some()
     }
 
-    /// That the agent has no state folder, and none is created: asked as the user that starts the server. The argument
-    /// `--state` is not known.
+    /// The problem that the agent has no state folder and none is created, checked as the user that starts the server.
+    /// The argument `--state` is not known.
     pub fn missing_state_problem(&self) -> Option<Diagnostic> {
         if !self.needs_agent() {
             return None;

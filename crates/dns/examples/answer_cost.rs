@@ -25,7 +25,7 @@ const DELEGATION_COUNT: usize = 100_000;
 const OTHER_COUNT: usize = 1_000;
 /// Records of the zone whose loading and changes are measured.
 const LOAD_RECORD_COUNT: usize = 1_000_000;
-/// Changes, one after the other.
+/// Changes, one after another.
 const EDIT_COUNT: usize = 20_000;
 /// Changes before answers are measured.
 const EDIT_COUNT_OF_ANSWERS: usize = 2_000;

@@ -13,13 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a file, except journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
+/// Bytes of changes of a zone that are handed over. With more changes, the server process loads the whole zone.
 pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a zone's dynamic updates: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Bytes of journals after which no further one is put into the same file.
+/// Bytes of journals after which no further journal is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
-/// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
+/// Maximum bytes of a journal file, whose last journal may be as long as the limit `zone_journal_bytes_max` allows.
 const JOURNALS_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// A challenge (RFC 8555 §8).
@@ -181,7 +181,7 @@ pub fn updates_to_memfd(content: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("updates", content)
 }
 
-/// Reads what [`updates_to_memfd`] has written.
+/// Reads the output of [`updates_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the memory can change, or has too many bytes.
@@ -195,7 +195,7 @@ pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("zone-changes", changes)
 }
 
-/// Reads what [`zone_changes_to_memfd`] has written.
+/// Reads the output of [`zone_changes_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the memory can change, or has too many bytes.
@@ -209,7 +209,7 @@ pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
 pub struct ZoneNotify {
     /// The zone's name.
     pub name: String,
-    /// The serial there, if the server says so.
+    /// The serial on the primary, if it says so.
     pub serial: Option<u32>,
     /// The server.
     pub from: IpAddr,
@@ -350,7 +350,7 @@ pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
     memfd::create("challenges", &serde_json::to_vec(challenges)?)
 }
 
-/// Reads what [`challenges_to_memfd`] has written.
+/// Reads the output of [`challenges_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -363,7 +363,7 @@ pub fn served_zones_to_memfd(zones: &ServedZones) -> io::Result<OwnedFd> {
     memfd::create("served-zones", &serde_json::to_vec(zones)?)
 }
 
-/// Reads what [`served_zones_to_memfd`] has written.
+/// Reads the output of [`served_zones_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -390,7 +390,7 @@ pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item 
     })
 }
 
-/// Reads what [`journals_to_memfds`] has written.
+/// Reads the output of [`journals_to_memfds`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -418,7 +418,7 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 
 impl AgentReport {
     /// The zones with a problem of signing, transfer, updates or writing, and the certificates whose last order has
-    /// failed, without what else the report has of them.
+    /// failed, without the other data of the report.
     pub fn problems(&self) -> AgentReport {
         let of_zone = |zone: &ZoneReport| {
             let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());
@@ -453,7 +453,7 @@ impl AgentReport {
         memfd::create("agent-report", &serde_json::to_vec(self)?)
     }
 
-    /// Reads what [`AgentReport::to_memfd`] has written.
+    /// Reads the output of [`AgentReport::to_memfd`].
     ///
     /// # Errors
     /// Returns an error if the content is malformed.

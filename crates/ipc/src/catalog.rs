@@ -9,7 +9,7 @@ use std::io;
 pub struct MemberList {
     /// The zones, each once, in the order of their names.
     pub members: Vec<ListedMember>,
-    /// Zones that were removed, whose files may still be there.
+    /// Removed zones, whose files may still exist.
     pub removed: Vec<String>,
 }
 
@@ -18,7 +18,7 @@ pub struct MemberList {
 pub struct ListedMember {
     /// The zone's name.
     pub zone: String,
-    /// The catalog that it belongs to.
+    /// The catalog that the zone belongs to.
     pub catalog: String,
     /// The label of its node there, in lower case and with escapes.
     pub label: String,
@@ -32,7 +32,7 @@ impl MemberList {
         serde_json::to_vec(self).expect("a list has no map")
     }
 
-    /// Reads what [`MemberList::encode`] has written.
+    /// Reads the output of [`MemberList::encode`].
     ///
     /// # Errors
     /// Returns an error if the content is malformed.

@@ -99,7 +99,7 @@ fn exchange(
         )
     };
     loop {
-        // Before each message: a server that sends without end also ends at the deadline.
+        // The deadline is checked before each message, in case a server sends without end.
         let rest = deadline.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Err(format!(

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Failed calls in a row, such as for lack of memory, after which the connection is given up.
+/// The number of failed calls in a row, for example for lack of memory, after which the connection is closed.
 const FAILURES_MAX: u32 = 500;
 /// Unsent messages after which [`Connection::is_full`].
 const UNSENT_MAX: usize = 4_096;
@@ -154,7 +154,7 @@ impl Connection {
         self.unsent.len()
     }
 
-    /// Whether so much is unsent that its source must pause.
+    /// Whether the queue is so long that its source must pause.
     pub fn is_full(&self) -> bool {
         let descriptors =
             || self.unsent.iter().map(|(_, descriptors)| descriptors.len()).fold(0, usize::saturating_add);

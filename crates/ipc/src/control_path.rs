@@ -1,6 +1,6 @@
 //! The control socket's path, as a server and its clients find it.
 //!
-//! Both find the same path if they see the same configuration file, user and environment.
+//! Server and client find the same path if they see the same configuration file, user and environment.
 
 use sanderling_config::{ConfigSource, SearchPaths};
 use std::env;
@@ -23,7 +23,7 @@ impl RuntimeEnv {
         RuntimeEnv::new(runtime_directory(), is_root, &folder("XDG_RUNTIME_DIR"))
     }
 
-    /// In the `runtime_directory` of a systemd service, else in the folder of the user (XDG Base Directory
+    /// The path is in the `runtime_directory` of a systemd service, else in the user's folder (XDG Base Directory
     /// Specification).
     fn new(runtime_directory: Option<PathBuf>, is_root: bool, user_folder: &str) -> RuntimeEnv {
         let folder = match runtime_directory {
@@ -66,7 +66,7 @@ pub fn of_server(
     argument.or(key).map(Path::to_owned).or_else(default)
 }
 
-/// The path for a client: `argument`, else the key `control` of the configuration file `file` or of the one found in
+/// The path for a client: `argument`, else the key `control` of the configuration file `file` or of the file found in
 /// `search_paths`, else the default.
 ///
 /// # Errors

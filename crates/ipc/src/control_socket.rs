@@ -18,7 +18,7 @@ const MODE: u32 = 0o600;
 const CLIENTS_MAX: usize = 32;
 /// Unsent messages of a client; a client that does not read is disconnected.
 const UNSENT_MAX: usize = 1_024;
-/// Time for which accepting stops when there is no descriptor for a client.
+/// Pause in accepting when no descriptor is left for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for a client to send its command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ impl ControlSocket {
         Ok(Opened::Created(ControlSocket::new(path.into(), listener)))
     }
 
-    /// Creates the socket again if its path has been removed; whether it has.
+    /// Creates the socket again if its path was removed; returns whether it was.
     ///
     /// # Errors
     /// Returns the same errors as [`ControlSocket::open`].
@@ -214,7 +214,7 @@ impl ControlSocket {
         self.send(id, Event::Done { is_success });
     }
 
-    /// Sends an event to a client; one that does not read is disconnected.
+    /// Sends an event to a client; a client that does not read is disconnected.
     fn send(&mut self, id: ClientId, event: Event) {
         let Some(index) = self.clients.iter().position(|client| client.id == id) else { return };
         let client = &mut self.clients[index];
@@ -258,7 +258,7 @@ fn create_folder_of(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The server creates the last directory, so the one above it is missing.
+            // The server creates the last directory, so the directory above it is missing.
             let above = folder.parent().unwrap_or(folder).display();
             let message = format!("the directory {above} does not exist; create it or specify another path");
             Err(io::Error::new(io::ErrorKind::NotFound, message))

@@ -80,7 +80,7 @@ impl DerivedSet {
 pub struct ServedCertificate {
     /// The certificate's domain.
     pub domain: String,
-    /// The names of the configuration that it is valid for.
+    /// The configured names for which the certificate is valid.
     pub names: Vec<String>,
     /// The SHA-256 of its public key as SubjectPublicKeyInfo, in hexadecimal digits.
     pub key: String,
@@ -91,7 +91,7 @@ pub fn served_certificates_to_memfd(certificates: &[ServedCertificate]) -> io::R
     memfd::create("served-certificates", &serde_json::to_vec(certificates)?)
 }
 
-/// Reads what [`served_certificates_to_memfd`] has written.
+/// Reads the output of [`served_certificates_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.

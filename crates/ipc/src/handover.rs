@@ -178,7 +178,7 @@ fn list_number() -> Option<String> {
     std::env::var(LIST_VARIABLE).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether this program has replaced another one.
+/// Whether this program has replaced another.
 pub fn has_list() -> bool {
     list_number().is_some()
 }
@@ -198,7 +198,7 @@ pub fn from_list() -> io::Result<Option<Descriptors>> {
         let descriptor = listen_fds::take_fd(number)?;
         match serde_json::from_value(kind.clone()) {
             Ok(kind) => descriptors.extend([(kind, descriptor)]),
-            // Another version has added it: a supervisor without it is better than none.
+            // A later version has added this descriptor: a supervisor without it is better than none.
             Err(_) => log_warning(&format!("an inherited descriptor has the unknown kind {kind} and is closed")),
         }
     }

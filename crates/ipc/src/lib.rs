@@ -5,7 +5,7 @@
 //! - between the supervisor and a server process,
 //! - from a command such as `sanderling reload` to the control socket, and back,
 //! - between the supervisor and the agent, and between it and the keeper,
-//! - from a server process without a supervisor to the one that adopts it.
+//! - from a server process without a supervisor to the supervisor that adopts it.
 //!
 //! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
 //! the supervisor ([`handover`]). This crate carries messages; it does not act on them.

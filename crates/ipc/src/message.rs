@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"SDLG";
-/// A change that an older version would misread needs the next number.
+/// A change that an older version would misread requires the next version number.
 const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 8;
 
@@ -103,8 +103,8 @@ pub enum Command {
         /// Whether someone else may have the private key.
         is_key_compromised: bool,
     },
-    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service,
-    /// by [`Event::CertificatesServed`].
+    /// Report the zones that concern the agent, by [`Event::ZonesServed`], and the certificates in service, by
+    /// [`Event::CertificatesServed`].
     ReportZones,
     /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
     ZonesServed,
@@ -192,7 +192,7 @@ pub enum DnssecCommand {
         /// The zone's name.
         zone: String,
     },
-    /// Make the first key, whatever DS records the parent zone has.
+    /// Create the first key, whatever DS records the parent zone has.
     NewKeys {
         /// The zone's name.
         zone: String,
@@ -348,7 +348,7 @@ pub enum Event {
     /// The agent has stored the result of a zone's dynamic updates, or failed to.
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes
-    /// are made with no other ones. Only domains from which records are derived are included.
+    /// use no others. Only domains from which records are derived are included.
     CertificatesServed,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
@@ -431,7 +431,7 @@ pub enum FdKind {
     TsigSecrets,
     /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
-    /// The agent's state, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
+    /// The agent's state, or the part for a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
     /// The served zones, in a sealed memfd ([`crate::agent`]).
     ServedZones,
@@ -454,7 +454,7 @@ pub enum FdKind {
     Listener(ListenerRole),
     /// A server process: its pidfd.
     Process(ProcessInfo),
-    /// The connection to the server process before it.
+    /// The connection to the previous server process.
     Connection,
     /// A client of the control socket that waits for the end of its command.
     Client(PendingCommand),

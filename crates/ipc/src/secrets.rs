@@ -83,7 +83,7 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
         Err(NoCertificate::Unreadable(error)) => tagged_bytes([error.len()]),
         Err(NoCertificate::Unusable { problem, remedy }) => tagged_bytes([problem.len(), remedy.len()]),
     };
-    // Allocated in one step: growing would leave copies behind that are not erased.
+    // The buffer is allocated in one step: growing would leave copies that are not erased.
     let mut out = Zeroizing::new(Vec::with_capacity(certificates.iter().map(bytes).sum()));
     for certificate in certificates {
         match certificate {
@@ -102,7 +102,7 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
     memfd::create("certificates", &out)
 }
 
-/// Reads what [`certificates_to_memfd`] has written.
+/// Reads the output of [`certificates_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -197,7 +197,7 @@ pub fn held_keys_to_memfd<'k>(keys: impl Iterator<Item = &'k SecretContent> + Cl
     memfd::create("held-keys", &out)
 }
 
-/// Reads what [`held_keys_to_memfd`] has written.
+/// Reads the output of [`held_keys_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -228,7 +228,7 @@ pub fn tsig_secrets_to_memfd(secrets: &[TsigSecret]) -> io::Result<OwnedFd> {
     memfd::create("tsig-secrets", &content)
 }
 
-/// Reads what [`tsig_secrets_to_memfd`] has written.
+/// Reads the output of [`tsig_secrets_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed.
@@ -251,7 +251,7 @@ pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecr
 /// A good version of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCertificate {
-    /// The domain that it is used for; empty for every host.
+    /// The domain that the certificate is used for; empty for every host.
     pub domain: String,
     /// The file of its chain.
     pub file: PathBuf,
@@ -275,7 +275,7 @@ pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertifi
     memfd::create("kept-certificates", &out)
 }
 
-/// Reads what [`kept_certificates_to_memfd`] has written.
+/// Reads the output of [`kept_certificates_to_memfd`].
 ///
 /// # Errors
 /// Returns an error if the content is malformed, or of another format.
@@ -330,12 +330,12 @@ pub struct SharedKeys {
     pub cookies: KeyPair<COOKIE_SECRET_BYTES>,
 }
 
-/// A key, and another one that is also accepted.
+/// A key, and a second key that is also accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPair<const BYTES: usize> {
     /// The key for new secrets.
     pub current: Zeroizing<[u8; BYTES]>,
-    /// The key before it.
+    /// The previous key.
     pub previous: Option<Zeroizing<[u8; BYTES]>>,
 }
 
@@ -392,7 +392,7 @@ impl SharedKeys {
         memfd::create("shared-keys", &content)
     }
 
-    /// Reads what [`SharedKeys::to_memfd`] has written.
+    /// Reads the output of [`SharedKeys::to_memfd`].
     ///
     /// # Errors
     /// Returns an error if the content is malformed.
@@ -448,7 +448,7 @@ mod tests {
             assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
         }
         let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
-        // With the format alone there are none.
+        // A file with only the format has no certificates.
         for length in (0..whole.len()).filter(|length| *length != 1) {
             let file = memfd::create("test", &whole[..length]).expect("created");
             assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");

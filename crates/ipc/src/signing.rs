@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Another form of the messages needs the next number.
+/// A change of the messages requires the next version number.
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 /// Bytes of a key's ID: the SHA-256 of its public key.
@@ -24,7 +24,7 @@ pub const ANSWER_BYTES_MAX: usize = HEADER_BYTES + SIGNATURE_BYTES_MAX;
 /// A request for a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignRequest<'m> {
-    /// The answer has the same one.
+    /// The answer repeats this number.
     pub number: u32,
     /// The signature scheme (RFC 8446 §4.2.3).
     pub scheme: u16,

@@ -7,7 +7,7 @@
 use crate::signing::KEY_ID_BYTES;
 use std::io::{self, Read, Write};
 
-/// Another form of the messages needs the next number.
+/// A change of the messages requires the next version number.
 const VERSION: u8 = 1;
 /// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -64,7 +64,7 @@ pub enum ZoneKeyRequest {
 /// An answer of the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyAnswer {
-    /// The zone's keys, the one that was made, or none after one was erased.
+    /// The zone's keys, the created key, or no keys after an erasure.
     Keys(Vec<ZoneKey>),
     /// A signature for each input, as RRSIG records have it.
     Signatures(Vec<Vec<u8>>),

@@ -60,7 +60,8 @@ pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String
     Some(text)
 }
 
-/// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is what its DNSKEY record has.
+/// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is the key in its DNSKEY
+/// record.
 ///
 /// # Errors
 /// Returns the problem of the text.

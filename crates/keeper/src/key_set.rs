@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub(crate) struct KeySet {
     held: HashMap<KeyId, HeldKey>,
-    /// Of the last set of certificates.
+    /// The keys of the last set of certificates.
     current: HashSet<KeyId>,
 }
 

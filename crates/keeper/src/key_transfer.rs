@@ -109,7 +109,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
         let path = keys.store(zone, algorithm.number(), pkcs8)?;
         own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
     }
-    // Nothing was signed with the previous ones.
+    // No version was signed with the previous keys.
     let known = before.keys.public_keys().map(PublicKey::id).chain(before.keys_to_erase);
     next.keys_to_erase = known.filter(|id| next.keys.public_keys().all(|key| key.id() != *id)).collect();
     let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
@@ -121,7 +121,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
 }
 
 /// The findings of `check` about the keys of the zones that `config` signs: private keys in the state folder `state`
-/// that cannot be used, and zones that have none yet. Nothing where this user may not read it.
+/// that cannot be used, and zones that have none yet. Nothing is reported where this user may not read.
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
@@ -269,7 +269,7 @@ mod tests {
         let zone = DomainName::parse("a.test").expect("a name");
         let error = export(one.path(), &zone).err().expect("there is none");
         assert!(error.contains("has no keys of the zone a.test"), "{error}");
-        // As if another program had made them.
+        // The files look as if another program had made them.
         let mut private_files = Vec::new();
         for (flags, algorithm) in [(KSK_FLAGS, 13), (ZSK_FLAGS, 13)] {
             let pkcs8 = ZonePrivateKey::make(algorithm).expect("made");

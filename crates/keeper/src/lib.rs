@@ -7,7 +7,7 @@
 //! long as a server process has such a socket.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod startup;
 pub mod key_transfer;
 mod main_loop;

@@ -30,7 +30,7 @@ impl SigningKeyName {
         Some(SigningKeyName { apex, algorithm: keys[0].algorithm, tags: keys.map(|key| key.tag()) })
     }
 
-    /// Checks that `input` is what this key signs, and that the signature will not be valid for too long from now on.
+    /// Checks that this key may sign `input`, and that the signature will not be valid for too long from now on.
     ///
     /// # Errors
     /// Returns the reason why the key does not sign the input.

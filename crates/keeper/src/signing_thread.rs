@@ -19,7 +19,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time for writing the last message of the process.
 const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Attempts of a call in five seconds. After that, a new process may be able to make it.
+/// Attempts of a call in five seconds. After that, a new process may be able to sign.
 const ATTEMPTS_MAX: u32 = 500;
 
 /// Repeats a call of a socket as long as it fails for another cause than the end of its peer, at most
@@ -106,7 +106,7 @@ impl Shared {
             }
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
-            // Without an answer, nothing more would be asked over this socket.
+            // Without an answer, the worker would send no further requests over this socket.
             if let Err(error) = repeat(ATTEMPTS_MAX, || socket.send(answer)) {
                 return end_process_unless_of_peer(&error);
             }

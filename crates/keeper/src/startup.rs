@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Runs the keeper with the inherited state, as long as the supervisor or a server process needs it. The keys of zones
 /// are in the folder `state`, if zones are signed.
 pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
-    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    // The process is started through `/proc/self/exe`, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
         log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }

@@ -67,7 +67,7 @@ impl ZonePrivateKey {
     pub(crate) fn public(&self) -> ZoneKey {
         let public_key = match &self.pair {
             Pair::Rsa(pair) => rsa_public_key(pair.public_key().as_ref()).expect("the library writes DER"),
-            // Without the byte that says that the point is not compressed (RFC 6605 §4).
+            // The point without the byte that marks it as uncompressed (RFC 6605 §4).
             Pair::Ecdsa(pair) => pair.public_key().as_ref()[1..].to_vec(),
             Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
         };

@@ -27,7 +27,7 @@ const PEM_LINE_CHARACTERS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
-    /// The zones for which keys are made: those that the configuration has signed.
+    /// The zones for which keys are made: the zones with `dnssec` in the configuration.
     pub(crate) zones: Vec<DomainName>,
     /// The zones that are becoming unsigned. These zones may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
@@ -231,7 +231,7 @@ fn parse_zone(text: &str) -> Result<DomainName, String> {
 fn to_pem(pkcs8: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(BASE64.encode(pkcs8));
     let lines = base64.len().div_ceil(PEM_LINE_CHARACTERS);
-    // Allocated once, so that no copy is left behind.
+    // The buffer is allocated once, so that no copy is left behind.
     let mut pem = Zeroizing::new(String::with_capacity(PEM_START.len() + base64.len() + lines + PEM_END.len()));
     pem.push_str(PEM_START);
     let mut rest = &base64[..];
@@ -368,7 +368,7 @@ mod tests {
         let sign = || ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: one.id, inputs: Vec::new() };
         assert_eq!(keys.answer(sign()), ZoneKeyAnswer::Signatures(Vec::new()));
         let erase = |zone: &str| ZoneKeyRequest::Erase { zone: zone.to_owned(), key: one.id };
-        // Of another zone, it is not there.
+        // Another zone does not have this key.
         for zone in ["b.test", "a.test", "a.test"] {
             assert_eq!(keys.answer(erase(zone)), ZoneKeyAnswer::Keys(Vec::new()));
         }

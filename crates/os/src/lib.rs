@@ -6,7 +6,7 @@
 //! `unsafe` is for calls that `rustix` does not have.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 pub mod features;
 #[cfg(feature = "io-uring")]
 pub mod io_uring;

@@ -1,7 +1,7 @@
 //! A copy of the state folder that is as it was at one moment, although another process changes it meanwhile.
 //!
-//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is consistent if the folder
-//! has the same ones before and after it.
+//! Every change of the folder makes a new file, folder or link, and renames it. The copy is consistent if the folder
+//! has the same entries before and after it.
 //!
 //! The process may be root, and another user may write the folder at any moment: everything is opened relative to the
 //! folder, and no link is followed.
@@ -69,14 +69,14 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
         if matches!(is_complete, Ok(true)) {
             return Ok(before.iter().filter(|item| matches!(item.kind, Kind::File(_))).count());
         }
-        // A part of it may have private keys.
+        // An unfinished copy may contain private keys.
         let removed = fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error));
         is_complete.and(removed)?;
     }
     Err(problem(format!("{} keeps changing", from.display()), "try again later"))
 }
 
-/// All of the folder but its lock and files that are being written, sorted.
+/// All entries of the folder except its lock and files that are being written, sorted.
 fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
     let (mut items, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
@@ -127,7 +127,7 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
     for item in items {
         let (source, target) = (from.join(&item.path), to.join(&item.path));
         match &item.kind {
-            // Sorted, so a folder precedes what is in it.
+            // The order is sorted, so a folder precedes its content.
             Kind::Folder => create_folder(&target)?,
             Kind::Link(leads_to) => {
                 std::os::unix::fs::symlink(leads_to, &target).map_err(|error| failed("write", &target, &error))?;
@@ -135,7 +135,7 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
             Kind::File(listed) => {
                 let opened = root.open_without_links(bytes(&item.path));
                 let file = match opened.and_then(|file| file.metadata().map(|metadata| (file, metadata))) {
-                    // Another one has taken its place, or none.
+                    // The file was replaced or removed.
                     Ok((_, metadata)) if metadata != *listed => return Ok(false),
                     Ok((_, metadata)) if metadata.file_type != FileType::Regular => {
                         return Err(failed("read", &source, &io::Error::other("it is not a regular file")));

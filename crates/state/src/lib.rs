@@ -1,4 +1,4 @@
-//! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
+//! The state folder, with state that outlives the processes, such as certificates, private keys, accounts and orders.
 //!
 //! One process owns the state folder, and holds a lock; another process owns the folder with the zones' private keys. A
 //! change is durable when the call returns, and a crash at any moment leaves the content before or after it, never a
@@ -120,8 +120,8 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     problem(format!("cannot {action} {}: {error}", path.display()), remedy)
 }
 
-/// Creates the folder at `path` for `owner`, its user and group, unless it exists. For a process that may write the
-/// folder above it.
+/// Creates the folder at `path` for `owner`, its user and group, unless it exists. Creates the folder, for a process
+/// that may write to the folder above it.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be created, or belongs to another user.
@@ -149,8 +149,7 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
 
 /// Whether the folder at `path` and its folders belong to `user` and this version: a restored copy may belong to
 /// another user. A folder that cannot be reached or written is another matter: it may be there and writable later.
-/// Returns problems below with which the server can start: the agent may have written it on purpose, and it concerns
-/// single zones and certificates.
+/// Returns problems of single files, with which the server can start: they affect only single zones and certificates.
 ///
 /// # Errors
 /// Returns the problem and its remedy.
@@ -323,7 +322,7 @@ impl StateFolder {
         write_durably(&path, content).map_err(|error| failed("write", &path, &error))
     }
 
-    /// A new file in the folder `folder`, to be written piece by piece, whose name no other one has.
+    /// A new file in the folder `folder`, to be written piece by piece, with a unique name.
     pub fn begin_file(&self, folder: &str) -> Result<UnfinishedFile, StateError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -426,8 +425,8 @@ impl StateFolder {
         create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
-    /// Removes generations that no link leads to, except the previous one: the switch to later ones was not reached,
-    /// and the removal of older ones.
+    /// Removes generations that no link leads to, except the previous one: a crash came before the switch to a later
+    /// generation, or before the removal of an older one.
     fn remove_unused_generations(&self) -> Result<(), StateError> {
         let generations = self.root.join(GENERATIONS);
         for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {

@@ -221,7 +221,7 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
         while number < 10 || !is_over.load(std::sync::atomic::Ordering::Relaxed) {
             number += 1;
             let to = target.path().join(format!("copy-{number}"));
-            // While it changes all the time, there may be none.
+            // While the folder keeps changing, there may be no copy.
             if copy(&path, &to).is_err() {
                 assert!(!to.exists());
                 continue;

@@ -59,7 +59,7 @@ impl Read for UnfinishedFile {
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // On a full disk it takes space that others need.
+        // On a full disk, an unfinished file takes space that others need.
         if !self.is_finished {
             let _ = remove_file(&self.path);
         }

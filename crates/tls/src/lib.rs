@@ -45,7 +45,7 @@
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
 compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` or `ring`");
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod session;
 mod hello;
 mod record_boundary;

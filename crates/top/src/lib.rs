@@ -3,7 +3,7 @@
 //! The caller fetches the metrics; here they are parsed, compared with the previous ones, and drawn.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod terminal;
 mod page;
 mod view;

@@ -4,7 +4,7 @@
 //! The server process reads the zones that it serves so, and the agent those that it signs.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod zone_loader;
 mod derived_records;
 mod mail_policies;

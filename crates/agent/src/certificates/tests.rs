@@ -1,4 +1,4 @@
-//! Schedules of certificates, and what failures do to them.
+//! Schedules of certificates, and the effects of failures.
 
 use super::*;
 
@@ -194,7 +194,7 @@ fn names_that_have_failed_do_not_delay_the_others() {
     assert_eq!(certificate.names_to_order(false), ["example.com", "www.example.com"]);
     assert_eq!(certificate.names_to_order(true), names);
     assert!(certificate.prefers_http("gone.test") && !certificate.prefers_http("example.com"));
-    // Another agent, when the others are issued: the name is tried on, alone with its failures.
+    // After a restart of the agent, with the others issued: the name is retried alone, with its failures.
     let text = state.read("renewals/example.com.json").expect("read").expect("stored");
     certificate.record = serde_json::from_slice(&text).expect("a record");
     let mut of_two = issued_at(unix_s(), 90 * DAY_S);
@@ -239,7 +239,7 @@ fn name_that_the_authority_does_not_tell_is_found() {
     let names = certificate.names.clone();
     assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
     assert_eq!(certificate.names_to_order(false), ["example.com"]);
-    // With a certificate for the others, it is the one that is new.
+    // With a certificate for the others, this name is the new one.
     let mut of_two = issued_at(unix_s(), 90 * DAY_S);
     of_two.lacking = vec!["gone.test".to_owned()];
     let mut certificate = with_aliases(Some(of_two));
@@ -267,7 +267,7 @@ fn name_is_given_up_only_when_the_certificate_in_service_is_about_to_expire() {
     (0..5).for_each(|_| fail(&mut certificate, &failure, 1, &state));
     let latest = certificate.issued.as_ref().expect("one").latest_renewal();
     assert!(certificate.next_order().0 <= latest, "{}", certificate.next_order().0);
-    // A new name does not wait for one that has lapsed.
+    // A new name does not wait for a lapsed name.
     let mut with_new = issued_at(days(1), 90 * DAY_S);
     with_new.lacking = vec!["www.example.com".to_owned()];
     let mut certificate = with_aliases(Some(with_new));

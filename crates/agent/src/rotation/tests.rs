@@ -18,7 +18,7 @@ impl Random {
         (mixed >> 33) % end
     }
 
-    /// Whether it happens, once in `mean` times.
+    /// Whether an event happens that occurs once in `mean` times.
     fn one_in(&mut self, mean: u64) -> bool {
         self.below(mean) == 0
     }
@@ -53,7 +53,7 @@ struct World {
     random: Random,
     fault: Fault,
     now: u64,
-    /// By how much the agent's clock is ahead.
+    /// The time that the agent's clock is ahead.
     ahead_s: u64,
     ttl_s: u32,
     key_count: u64,
@@ -118,7 +118,7 @@ impl World {
         let agent_now = self.now + self.ahead_s;
         changed.on_time(agent_now);
         changed.on_ttl(self.ttl_s);
-        // The certificate that the server process says is in service: all workers have been given it.
+        // The certificate that the server process reports to be in service: all workers have received it.
         let (key, stored_at) = &self.certificate;
         if self.now > *stored_at {
             changed.on_served(key, agent_now);

@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) reread: RefCell<Option<Reread>>,
     /// Dynamic updates to sign and store.
     pub(super) updates: RefCell<Vec<WaitingUpdates>>,
-    /// Rollovers that are to start.
+    /// Rollovers that should start.
     pub(super) rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// Clients that request signing with new keys, regardless of the parent zone.
     pub(super) new_keys: RefCell<Vec<CommandAnswer>>,
@@ -46,14 +46,14 @@ pub(super) struct Shared {
     pub(super) report: RefCell<SigningReport>,
 }
 
-/// Updates that wait to be signed. A server process has one of a zone stored at a time.
+/// Updates that wait to be signed. A server process has at most one update group per zone stored at a time.
 const UPDATES_MAX: usize = 64;
 
 /// Dynamic updates to sign and store, with their change.
 pub(super) struct WaitingUpdates {
     pub(super) updates: UpdatesToStore,
     pub(super) change: Option<OwnedFd>,
-    /// Since when they wait.
+    /// The time since which they wait.
     pub(super) since: tokio::time::Instant,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct WaitingUpdates {
 #[derive(Clone, Default)]
 pub(super) struct Reread {
     pub(super) answers: Vec<Rc<CommandAnswer>>,
-    /// The command names the zone: its client is told also of an unchanged zone.
+    /// Whether the command names the zone: its client then gets a line even for an unchanged zone.
     pub(super) is_named: bool,
-    /// The server process is to load the zone even if it has lost records or its serial went back.
+    /// Whether the server process must load the zone even if it has lost records or its serial went back.
     pub(super) is_forced: bool,
 }
 
@@ -128,7 +128,7 @@ impl SigningHandle {
         !self.shared.is_restored.get() || self.shared.report.borrow().serial.is_some()
     }
 
-    /// Whether it has as many updates to sign as may wait.
+    /// Whether the maximum number of updates wait to be signed.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.updates.borrow().len() >= UPDATES_MAX
     }
@@ -161,7 +161,7 @@ impl SigningHandle {
         SourceChanged(Rc::clone(&self.shared))
     }
 
-    /// For the operator: the keys, the records for the registrar, and the pending step.
+    /// A text for the operator with the keys, the records for the registrar, and the pending step.
     pub(crate) fn status(&self, name: &DomainName, now_unix_s: u64) -> String {
         let apex = wire_name(name);
         let keys = self.shared.keys.borrow();

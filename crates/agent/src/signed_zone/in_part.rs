@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names whose signatures are made again in one change.
+/// Maximum names whose signatures are renewed in one change.
 const RENEWED_NAMES_MAX: usize = 128;
 
 /// Time that an update waits for a zone that is not ready: other updates may wait for this one.
@@ -36,7 +36,7 @@ enum NotStored {
 /// Changes that were signed and stored.
 #[derive(Default)]
 struct SignedInPart {
-    /// In the form of the log.
+    /// The changes, in log form.
     changes: Vec<u8>,
     made_count: usize,
     kept_count: usize,

@@ -30,8 +30,8 @@ impl KeyChecks {
 }
 
 impl SigningTask {
-    /// Makes the keeper search for all private keys, once, and again as long as one cannot be used. The version that is
-    /// signed stays in service meanwhile, so that nothing else would tell.
+    /// Makes the keeper check all private keys, once, and again as long as one cannot be used. The signed version stays
+    /// in service meanwhile, so that the problem would go unnoticed.
     pub(super) async fn look_for_keys(&mut self) {
         let KeyChecks { problem, looked_at, .. } = &self.key_checks;
         let is_due = looked_at.is_none_or(|at| problem.is_some() && at.elapsed() >= WAIT_MAX);
@@ -64,7 +64,7 @@ impl SigningTask {
     }
 
     /// Whether keys can be made or exist already; not while the parent zone is being asked. A first key would make all
-    /// answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
+    /// answers bogus if the parent zone had a DS record of another key, as after the loss of the state folder.
     ///
     /// # Errors
     /// Returns the reason why no key may be created, and the remedy.

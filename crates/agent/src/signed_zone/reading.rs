@@ -85,7 +85,7 @@ pub(super) fn read_records(
     };
     let merged = updates.as_ref().map(|updates| &updates.merged);
     let held = merged.and_then(Merged::held).map(|later| held_updates(&source.apex, &source.file, later));
-    // A changed file that has been taken once stays.
+    // A changed file that was accepted once stays in use.
     let is_changed = merged.is_some_and(|merged| merged.outcome == MergeOutcome::Applied);
     if let Some(held) = held.clone().filter(|_| later == LaterUpdates::FileRefused && is_changed) {
         return Err(vec![held].into());

@@ -1,4 +1,4 @@
-//! The section `[certificates]`: from which authorities the server requests certificates.
+//! The section `[certificates]`: the authorities from which the server requests certificates.
 
 use super::ConfigBuilder;
 use crate::authorities::{Acme, Authority, ExternalAccount};

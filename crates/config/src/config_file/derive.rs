@@ -1,4 +1,4 @@
-//! The keys `derive` and `mta_sts` of a domain: which records are added to its zone.
+//! The keys `derive` and `mta_sts` of a domain: the records that are added to its zone.
 
 use super::ConfigBuilder;
 use super::https::CertificateChoice;
@@ -10,8 +10,9 @@ use crate::mail_policy::{MAX_AGE_S_DEFAULT, MAX_AGE_S_MAX, MailPolicy, MailPolic
 use crate::similar::most_similar;
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its
-    /// certificate needs. By default, a domain with an automatic certificate has all kinds that reveal nothing new.
+    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; returns the names
+    /// that its certificate needs. By default, a domain with an automatic certificate has all kinds that reveal nothing
+    /// new.
     pub(super) fn read_derive(
         &mut self,
         [entry, mta_sts]: [Option<Entry<'_, '_>>; 2],

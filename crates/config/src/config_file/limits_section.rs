@@ -28,7 +28,7 @@ impl ConfigBuilder<'_, '_> {
         self.check_target_limit(table);
     }
 
-    /// The value of `entry`, the key of `limit` with or without a unit: then the value has it.
+    /// The value of `entry`, the key of `limit`; the unit is in the key or in the value.
     fn read_limit(&mut self, entry: Entry<'_, '_>, limit: &Limit, has_unit: bool) -> Option<u64> {
         let or = if limit.may_be_unlimited { " or \"unlimited\"" } else { "" };
         let key_without_unit = limit.key_without_unit().unwrap_or_default();

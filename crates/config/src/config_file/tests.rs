@@ -721,7 +721,7 @@ fn media_types_are_read_by_extension() {
         config(&format!("{site}media_types = {{ LOG = \"text/plain; charset=utf-8\", \"\" = \"text/plain\" }}"));
     let expected = [("log", "text/plain; charset=utf-8"), ("", "text/plain")];
     let expected = expected.map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()));
-    // In the order of the file or of the alphabet.
+    // The keys are in file order or in alphabetical order.
     let mut found = config.sites[0].options.media_types.clone();
     found.sort_unstable_by(|left, right| right.cmp(left));
     assert_eq!(found, expected);

@@ -1,4 +1,4 @@
-//! The key `update` of a domain: which keys may change records of its zone.
+//! The key `update` of a domain: the TSIG keys that may change records of its zone.
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, Node};

@@ -1,4 +1,4 @@
-//! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
+//! The commands `on_renew` of domains: run one after another when the agent has stored another certificate, each in a
 //! separate process that waits for it (`internal-on-renew`). The commands have this process's privileges, so a message
 //! from the agent is not enough to start one: the chain must have changed, and a command runs at most once in
 //! `on_renew_interval`.
