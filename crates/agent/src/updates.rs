@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The maximum after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// Updates that wait to be stored. A server process has at most one update group per zone stored at a time.
+/// Updates that wait to be stored. A server process has at most one set of updates per zone stored at a time.
 const QUEUE_MAX: usize = 1_024;
 
 /// The task that stores updates one after another.

@@ -35,7 +35,7 @@ const JOURNAL_BYTES_MAX: usize = 1 << 20;
 const QUERY_COUNT: usize = 1 << 16;
 /// Queries of a batch.
 const BATCH_COUNT: usize = 32;
-/// Runs, of which the fastest counts: other load only adds to the time.
+/// Number of runs, of which the fastest counts: other load only adds to the time.
 const RUN_COUNT: usize = 15;
 const SEED: HashSeed = HashSeed(0x5eed);
 const INFO: RequestInfo = RequestInfo {
@@ -111,7 +111,7 @@ fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     })
 }
 
-/// [`time_answers`] by itself, so that instructions after changes can be counted alone.
+/// [`time_answers`] alone, so that instructions after changes can be counted separately.
 #[inline(never)]
 fn time_later_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     black_box(time_answers(zones, queries, run_count))

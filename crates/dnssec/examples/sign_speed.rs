@@ -21,7 +21,7 @@ const NAME_COUNT: u32 = 1_000_000;
 const TTL_S: u32 = 3600;
 const CHANGE_COUNT: usize = 2000;
 
-/// Signs, or returns bytes of the same length.
+/// A signer, or a stand-in that returns bytes of the same length.
 struct Signer(Option<EcdsaKeyPair>);
 
 impl ZoneSigner for Signer {

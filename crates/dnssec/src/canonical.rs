@@ -27,13 +27,12 @@ pub(crate) fn put_order_key(name: Name<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the name with the key `key` is below the one with the key `ancestor`.
+/// Whether the name with the key `key` is below the name with the key `ancestor`.
 pub(crate) fn is_below(key: &[u8], ancestor: &[u8]) -> bool {
     key.strip_prefix(ancestor).is_some_and(|rest| rest.first() == Some(&LABEL))
 }
 
-/// The keys of the names above the one with the key `key`, from the one below the name with the key `apex` on; `key` is
-/// below `apex`.
+/// The keys of the names above `key`, starting just below `apex`; `key` is below `apex`.
 pub(crate) fn keys_between<'k>(apex: &[u8], key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
     let mut at = apex.len();
     std::iter::from_fn(move || {

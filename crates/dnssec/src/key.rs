@@ -1,4 +1,4 @@
-//! Public keys of zones, and the DS records of them (RFC 4034 §2 and §5).
+//! Public keys of zones, and their DS records (RFC 4034 §2 and §5).
 
 use data_encoding::{BASE64, HEXLOWER};
 use sanderling_dns::Name;
@@ -62,7 +62,7 @@ impl fmt::Display for KeyRole {
 }
 
 impl KeyRole {
-    /// Whether the key signs the DNSKEY records, so that the parent zone has a DS record of it.
+    /// Whether the key signs the DNSKEY records, so that the parent zone has its DS record.
     pub fn signs_keys(self) -> bool {
         self != KeyRole::Zsk
     }
@@ -93,7 +93,7 @@ impl TryFrom<String> for KeyId {
     }
 }
 
-/// A public key as its DNSKEY record has it.
+/// A public key in the form of its DNSKEY record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicKey {
     /// The algorithm.
@@ -142,8 +142,8 @@ impl PublicKey {
         Ds { digest_type: DIGEST_SHA384, digest: self.digest::<Sha384>(apex), ..self.ds(apex) }
     }
 
-    /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
-    /// taken to be: its key must not go while it exists.
+    /// Whether `ds` is a DS record of this key for the zone `apex`. A DS record with another digest than SHA-256 or
+    /// SHA-384 counts as this key's: the key must not go while it exists.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         ds.is_of(&self.rdata(), apex)
     }
@@ -187,8 +187,8 @@ impl Ds {
         (!digest.is_empty()).then(|| Ds { key_tag, algorithm, digest_type, digest: digest.to_vec() })
     }
 
-    /// Whether this is a DS record of the key with this DNSKEY record, of the zone `apex`. With another digest than
-    /// SHA-256 or SHA-384, it is taken to be.
+    /// Whether this is a DS record of the key with this DNSKEY record, of the zone `apex`. A DS record with another
+    /// digest than SHA-256 or SHA-384 counts as this key's.
     pub fn is_of(&self, dnskey_rdata: &[u8], apex: Name<'_>) -> bool {
         let is_digest = match self.digest_type {
             DIGEST_SHA256 => self.digest == digest::<Sha256>(dnskey_rdata, apex),

@@ -21,7 +21,7 @@ pub struct Record<'r> {
     pub rdata: &'r [u8],
 }
 
-/// Collects records in any order. Owners that are the same as before need no further memory.
+/// Collects records in any order. An owner that equals the previous one needs no further memory.
 #[derive(Clone, Debug, Default)]
 pub struct RecordsBuilder {
     bytes: Vec<u8>,
@@ -92,7 +92,7 @@ impl RecordsBuilder {
         self.put(name, record.rtype, record.ttl_s, record.rdata);
     }
 
-    /// The name of records that follow. If the last name was the same, it is used again.
+    /// The name of records that follow. If the last name was equal, it is reused.
     pub(crate) fn put_name(&mut self, owner: Name<'_>) -> NameIndex {
         let is_last =
             self.names.last().is_some_and(|last| last.wire(&self.bytes).eq_ignore_ascii_case(owner.as_bytes()));
@@ -275,7 +275,7 @@ impl Records {
         self.position(&order_key(owner)).ok().map(|index| self.node_at(index))
     }
 
-    /// The index of the name with this key, or of the first one after it.
+    /// The index of the name with this key, or of the next name.
     pub(crate) fn position(&self, key: &[u8]) -> Result<usize, usize> {
         self.names.binary_search_by(|name| name.key(&self.bytes).cmp(key))
     }

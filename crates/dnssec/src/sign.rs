@@ -1,4 +1,4 @@
-//! Makes a signed version of a zone from its records and the signed version before it.
+//! Makes a signed version of a zone from its records and the previous signed version.
 
 mod change;
 mod version;
@@ -30,7 +30,7 @@ pub struct SigningInput<'i> {
     pub bytes: &'i [u8],
 }
 
-/// Signatures begin to be valid so much earlier, since clocks of resolvers may be behind.
+/// Seconds by which signatures are valid earlier, since resolvers' clocks may be behind.
 pub const INCEPTION_OFFSET_S: u32 = 3600;
 /// Inputs of one call of [`ZoneSigner::sign`] at most.
 pub const BATCH_COUNT_MAX: usize = 256;
@@ -53,7 +53,8 @@ pub struct KeyInUse {
 pub struct KeysInUse {
     /// The keys.
     pub keys: Vec<KeyInUse>,
-    /// The RDATA of the CDS records: of DS records that the parent zone is to have, or the one of RFC 8078 §4.
+    /// The RDATA of the CDS records: for the DS records that the parent zone should have, or the deletion record of RFC
+    /// 8078 §4.
     pub cds: Vec<Vec<u8>>,
     /// The RDATA of the CDNSKEY records.
     pub cdnskey: Vec<Vec<u8>>,
@@ -85,7 +86,7 @@ pub enum Denial {
 pub enum SerialPolicy {
     /// The unsigned records' serial. Secondaries do not notice new signatures of the same records.
     Keep,
-    /// The unsigned records' serial if it is later; otherwise the last one plus one.
+    /// The unsigned records' serial if it is later; otherwise the last serial plus one.
     Increment,
     /// `YYYYMMDD00`, if that is later; otherwise the last one plus one.
     Date,
@@ -100,10 +101,10 @@ pub struct SigningParameters {
     pub denial: Denial,
     /// The validity of a signature in seconds.
     pub validity_s: u32,
-    /// The time before its end from which on a signature is replaced.
+    /// The time before its expiry at which a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Signatures
-    /// that would be replaced within the next 24th part of this are replaced together.
+    /// Maximum seconds by which signatures expire earlier, so that they are not all replaced at the same time.
+    /// Signatures that would be replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -114,7 +115,7 @@ pub struct SigningParameters {
 }
 
 impl SigningParameters {
-    /// The time before its end at which a signature is replaced together with others.
+    /// The time before its expiry at which a signature is replaced together with others.
     fn replaced_before_s(&self) -> u32 {
         self.refresh_s.saturating_add(self.jitter_s / 24)
     }
@@ -152,7 +153,7 @@ pub struct SigningJob<'j> {
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
     /// ignored; DNSKEY, CDS and CDNSKEY records are kept, in addition to the records of `keys`.
     pub unsigned: &'j Records,
-    /// The previous signed version, whose signatures are kept if they are still right.
+    /// The previous signed version, whose signatures are kept if they are still correct.
     pub previous: Option<&'j Records>,
     /// The keys.
     pub keys: &'j KeysInUse,
@@ -169,7 +170,7 @@ pub struct SignedZone {
     pub records: Records,
     /// The serial.
     pub serial: u32,
-    /// Whether it differs from the previous version. If not, it has the same serial.
+    /// Whether it differs from the previous version. If not, the version keeps its serial.
     pub is_changed: bool,
     /// When it must be signed again; `None` without signatures.
     pub sign_again_at_unix_s: Option<u64>,
@@ -268,7 +269,7 @@ pub struct ZoneTtls {
 /// The reason why a zone is not signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
-    /// Signatures would be replaced as soon as they are made, or be valid for too long.
+    /// Signatures would be replaced as soon as they are made, or would be valid for too long.
     #[error("signatures must be valid for longer than refresh and jitter together, and for at most 30 days")]
     Parameters,
     /// The apex has no SOA record, or several.
@@ -302,7 +303,7 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
 /// Changes a signed version into the next one. The time is proportional to the size of the change; with a ZONEMD
 /// record, which is a digest of all records, to the size of the zone. `None` if [`sign`] must make the next version,
 /// since the change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is
-/// as before then, and after an error.
+/// then unchanged, as after an error.
 ///
 /// # Errors
 /// Returns the reason why the zone is not signed.

@@ -5,7 +5,7 @@ use crate::key::Algorithm;
 use sanderling_dns::rdata::{has_folded_names, put_canonical_rdata};
 use sanderling_dns::{Name, Rtype};
 
-/// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
+/// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record is preceded by its owner.
 pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
 /// The most seconds between inception and expiration: twice the usual time.
 pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
@@ -87,7 +87,7 @@ pub enum InputError {
     /// The fields name another key or zone.
     #[error("it belongs to another key or zone")]
     OtherKey,
-    /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or not at all.
+    /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or would never be valid.
     #[error("the signature would be valid for more than {VALIDITY_S_MAX} s, or not at all")]
     Validity,
     /// The rest is not an RRset of the zone in canonical form.

@@ -5,7 +5,7 @@ use crate::zone_keys::ZoneKeys;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The number of the stored form. A program reads no other one.
+/// The number of the stored form. A program reads no other format.
 const FORM: u32 = 1;
 
 /// The state of the signing of a zone. The state is stored after each change, before any action that follows from it.
@@ -19,7 +19,7 @@ pub struct SigningState {
     /// The serial of the last version. The state keeps the serial so that serials do not go back if that version is
     /// removed or lost.
     pub serial: Option<u32>,
-    /// Keys whose private keys must be erased. Until then, they must not be taken for new ones.
+    /// Keys whose private keys must be erased. Until then, they must not be mistaken for new keys.
     pub keys_to_erase: Vec<KeyId>,
 }
 

@@ -39,7 +39,7 @@ enum PrivateKey {
     Ed25519(Ed25519KeyPair),
 }
 
-/// Has the private keys of one zone, and checks what it signs.
+/// A signer with the private keys of one zone, which checks its inputs.
 pub(crate) struct TestSigner {
     apex: NameBuf,
     keys: HashMap<KeyId, (PublicKey, PrivateKey)>,
@@ -71,7 +71,7 @@ impl TestSigner {
         key
     }
 
-    /// Keys that sign what their roles say.
+    /// Keys that sign according to their roles.
     pub(crate) fn keys(&mut self, algorithm: Algorithm, roles: &[KeyRole]) -> KeysInUse {
         let key = |&role: &KeyRole| KeyInUse {
             key: self.make_key(algorithm, role),

@@ -9,7 +9,7 @@ use std::iter;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Names that differ from the whole version at least before another one is worth its time: reading all records.
+/// Minimum number of changed names before a new whole version is worth the time of reading all records.
 const DELTA_NAMES_MIN: usize = 1024;
 /// The part of all names that differ at most.
 const STORE_SHARE: usize = 64;

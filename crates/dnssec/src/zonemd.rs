@@ -11,7 +11,7 @@ const SCHEME_SIMPLE: u8 = 1;
 const SHA384: u8 = 1;
 const HEAD_BYTES: usize = 6;
 
-/// Whether a zone is what its ZONEMD record says.
+/// Checks whether a zone matches its ZONEMD record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonemdResult {
     /// The apex has no ZONEMD record with a known scheme and hash algorithm for the serial.
@@ -33,7 +33,7 @@ pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     match (known.next(), known.next()) {
         (Some(rdata), None) if rdata == expected => ZonemdResult::Verified,
         (Some(_), None) => ZonemdResult::Mismatch,
-        // RFC 8976 §2: several with the same scheme and hash algorithm are not used.
+        // RFC 8976 §2: several records with the same scheme and hash algorithm are not used.
         (None, _) | (Some(_), Some(_)) => ZonemdResult::Absent,
     }
 }

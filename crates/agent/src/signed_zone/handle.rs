@@ -46,7 +46,7 @@ pub(super) struct Shared {
     pub(super) report: RefCell<SigningReport>,
 }
 
-/// Updates that wait to be signed. A server process has at most one update group per zone stored at a time.
+/// Updates that wait to be signed. A server process has at most one set of updates per zone stored at a time.
 const UPDATES_MAX: usize = 64;
 
 /// Dynamic updates to sign and store, with their change.

@@ -60,7 +60,7 @@ pub(crate) struct ChainWriter<'a, 'z, 'o> {
 
 /// The end of a chain.
 enum ChainEnd<'z> {
-    /// Nothing that is written: the target is in no zone, or the chain ends for the sake of its length.
+    /// No further records: the target is in no zone, or the chain has reached its maximum length.
     Open(Rcode),
     /// An RRset of the last name.
     Answer(FoundRrset<'z>),

@@ -1,6 +1,7 @@
 //! Answers a query from a map of zones (RFC 1034 §4.3.2), section by section: answer, authority, additional.
 //!
-//! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
+//! The caller owns the buffers of query and reply. This code neither allocates nor blocks, and does not panic on any
+//! query.
 
 use crate::answers::alias_chain::ChainWriter;
 use crate::answers::signed_answer;
@@ -66,7 +67,7 @@ pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut 
     answer_without_options(query, info.transport, 0, out)
 }
 
-/// [`answer_parsed`], with what `options` allows and the client asks for.
+/// Like [`answer_parsed`], with the EDNS options that `options` allows and the client requests.
 // Inlined, so that this crate has one copy of the code for all answers without options, which is inlined in turn.
 #[inline]
 pub fn answer_with_options(
@@ -113,7 +114,7 @@ fn answer_without_options(
     }
 }
 
-/// A query whose reply has the options that are allowed and that the client asks for.
+/// A query whose reply has the options that are allowed and requested.
 struct WithOptions<'z, 'q, 'o> {
     query: ParsedQuery<'z, 'q>,
     asks_for_padding: bool,

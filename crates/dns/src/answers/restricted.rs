@@ -18,7 +18,7 @@ pub struct RestrictedQuery<'z, 'q> {
 }
 
 impl<'z, 'q> RestrictedQuery<'z, 'q> {
-    /// `query` if it is for a restricted zone of `zones`.
+    /// `query`, if it is for a restricted zone in `zones`.
     #[cold]
     #[inline(never)]
     pub fn new(zones: &'z ZoneMap, query: &ParsedQuery<'z, 'q>) -> Option<RestrictedQuery<'z, 'q>> {

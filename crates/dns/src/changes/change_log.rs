@@ -9,7 +9,7 @@ use crate::zones::journal::{RecordRole, ZoneChange, ZoneChangeBuilder};
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
-/// The start of the file. Another form has another number.
+/// The start of the file. A new format gets a new number.
 pub const HEAD: [u8; 8] = *b"SDLC\0\0\0\x01";
 const LENGTH_BYTES: usize = 4;
 const HASH_BYTES: usize = 32;
@@ -17,7 +17,7 @@ const HASH_BYTES: usize = 32;
 /// The changes of a log that continue from a version.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
-    /// Each leads to the version from which the next one continues.
+    /// Each change leads to the version from which the next continues.
     pub changes: Vec<ZoneChange>,
     /// Bytes of the log without a part of a change at its end.
     pub whole_bytes: usize,

@@ -20,7 +20,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
-/// The start of the encoded form. Another form has another number.
+/// The start of the encoded form. A new format gets a new number.
 const MAGIC: [u8; 8] = *b"SDLU\0\0\0\x01";
 /// Bytes of the digest of the file's records, after the magic.
 const DIGEST_BYTES: usize = 8;
@@ -36,7 +36,7 @@ pub struct DamagedDifference;
 pub struct ZoneDifference {
     /// TTL and RDATA of the SOA of the version; `None` if it is the file's version.
     soa: Option<(u32, Vec<u8>)>,
-    /// By what [`put_key`] writes.
+    /// The records, by their key from [`put_key`].
     records: BTreeMap<Vec<u8>, Differing>,
     /// Bytes of the records, encoded.
     records_bytes: usize,
@@ -98,7 +98,7 @@ impl ZoneDifference {
     pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
         let ttl_s = (role != RecordRole::Removed).then_some(record.ttl_s);
         if record.rtype == Rtype::SOA {
-            // Another one takes its place.
+            // A new value replaces the old one.
             self.soa = ttl_s.map(|ttl_s| (ttl_s, record.rdata.to_vec())).or(self.soa.take());
             return;
         }
@@ -200,7 +200,7 @@ pub enum LaterFile {
     /// The file replaces the version, and the updates are dropped.
     Replaces,
     /// The file replaces the version, but only if it contains all changes by updates. Otherwise the difference is
-    /// applied to it as to any other file.
+    /// applied to the file as to any other.
     ReplacesIfComplete,
 }
 
@@ -218,7 +218,7 @@ pub struct LaterSerial {
 /// The outcome for a stored difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// There is none, or the file is the one for which it was made.
+    /// There is no difference, or it was made for this file.
     Unchanged,
     /// The file has changed: the parts of the difference that fit were applied, and the version has a later serial than
     /// the previous one.
@@ -258,7 +258,7 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// The difference was applied to a file with a later serial, since that lacks what updates have made.
+    /// The difference was applied to a file with a later serial, since the file lacks the changes by updates.
     pub fn held(&self) -> Option<LaterSerial> {
         self.later.filter(|_| self.outcome != MergeOutcome::Superseded)
     }
@@ -289,7 +289,7 @@ impl DifferenceMerge {
         differs
     }
 
-    /// Calls `add` with the omitted records, in the form of the version, and with those missing in the file, whose
+    /// Calls `add` with the omitted records, as they are in the version, and with records that the file lacks, whose
     /// position is `of_updates`. `file_serial` is the serial that the operator has written, if it was raised since.
     pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
@@ -332,7 +332,7 @@ impl DifferenceMerge {
         difference.records_bytes = 0;
         for (key, mut record) in records {
             record.file_ttl_s = match record.file_ttl_s {
-                // The file had it when it was changed, and has it no more.
+                // The file contained the record when it was changed, and no longer does.
                 Some(_) if !found.contains_key(&key) && outcome == MergeOutcome::Applied => continue,
                 _ => found.get(&key).copied(),
             };

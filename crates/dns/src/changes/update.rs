@@ -119,7 +119,7 @@ pub struct UpdateMessage<'q> {
 }
 
 impl<'q> UpdateMessage<'q> {
-    /// The update that `message` is; `None` if it is none, or malformed.
+    /// `message` as an update; `None` if it is not an update, or malformed.
     pub fn parse(message: &'q [u8]) -> Option<UpdateMessage<'q>> {
         let header = Header::parse(message).filter(|_| is_update(message))?;
         // §3.1.1: one zone, of the type SOA.
@@ -191,7 +191,7 @@ impl<'q> UpdateMessage<'q> {
         self.edns_version.is_none_or(|version| version == 0)
     }
 
-    /// Checks the signature, if there is one. From then on the reply is signed.
+    /// Checks the signature, if there is one. After this, the reply is signed.
     ///
     /// # Errors
     /// Returns an error if the signature is not accepted.
@@ -269,7 +269,7 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
-/// A signed message's identity, and how long it is valid.
+/// The identity of a signed message, and its validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
     /// The first bytes of the MAC, which is not truncated.
@@ -282,10 +282,10 @@ pub struct UpdateSignature {
 }
 
 impl UpdateSignature {
-    /// Bytes of the MAC: two messages that differ have the same ones with a probability of 2^-128.
+    /// Bytes of the MAC: two different messages have the same bytes with a probability of 2^-128.
     pub const MAC_BYTES: usize = 16;
 
-    /// Whether it is accepted for longer than RFC 8945 §10 recommends, and than it is remembered.
+    /// Whether the signature is accepted for longer than RFC 8945 §10 recommends, and than it is remembered.
     pub fn is_long(&self) -> bool {
         self.fudge_s > FUDGE_S_MAX
     }
@@ -298,10 +298,10 @@ struct OwnRecord {
     rdata: Vec<u8>,
 }
 
-/// An RRset that may change. Between two changes it is not empty.
+/// An RRset that may change. The list is not empty between two changes.
 #[derive(Debug, Default)]
 struct OwnRrset {
-    /// By their RDATA in canonical form, by which records are compared.
+    /// The records, by their RDATA in canonical form, which is compared.
     records: BTreeMap<Vec<u8>, OwnRecord>,
     /// The TTL of all records, if one was added (RFC 2181 §5.2): so that an update need not change them all.
     ttl_s: Option<u32>,
@@ -330,13 +330,13 @@ impl OwnRrset {
     }
 }
 
-/// Whether a record that is added takes the place of `other` of the same name and type (§1.1.5). Of a SOA, the serial
+/// Whether a record that is added takes the place of `other` of the same name and type (§1.1.5). For a SOA, the serial
 /// decides.
 fn replaces(rtype: Rtype, added: &[u8], other: &[u8]) -> bool {
     /// Bytes of address and protocol of WKS.
     const WKS_KEY_BYTES: usize = 5;
     match rtype {
-        // A name has one of them. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
+        // A name has at most one such record. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
         Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => true,
         Rtype::WKS => added.get(..WKS_KEY_BYTES) == other.get(..WKS_KEY_BYTES),
         // The hash, iterations and salt identify a chain (RFC 5155 §4.1); the flags are the second byte.
@@ -357,7 +357,7 @@ type Rrsets = BTreeMap<u16, OwnRrset>;
 /// The RRsets of names that messages are about, by the wire form of the names in lower case.
 type Names = BTreeMap<Vec<u8>, Rrsets>;
 
-/// The updates of one version of a zone, which lead to the next one.
+/// The updates of a zone version, which lead to the next version.
 #[derive(Debug)]
 pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
@@ -381,9 +381,9 @@ impl<'z> ZoneUpdate<'z> {
         }
     }
 
-    /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there
-    /// for updates, and must not be changed by them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records can
-    /// be: the process that signs leaves out its own.
+    /// Begins without updates of the unsigned records of `zone`: updates do not see the records that come with
+    /// signatures and keys, and must not change them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records
+    /// can be updated: the signing process leaves out its own.
     pub fn of_unsigned(zone: &'z Zone, has_other_signers: bool) -> ZoneUpdate<'z> {
         ZoneUpdate { is_signed_elsewhere: true, has_other_signers, ..ZoneUpdate::new(zone) }
     }

@@ -24,7 +24,7 @@ const OPCODE_QUERY: u8 = 0;
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// The question, if `reply_kind` says that it was parsed.
+    /// The question, if it was parsed according to `reply_kind`.
     pub(crate) question: Question<'q>,
     pub(crate) reply_kind: ReplyKind<'z>,
     /// The map that was searched, if it was.
@@ -105,17 +105,17 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         self.message
     }
 
-    /// The name that is asked for; `None` if the question was not parsed.
+    /// The name in the question; `None` if the question was not parsed.
     pub fn qname(&self) -> Option<Name<'q>> {
         self.parsed_question().map(|question| question.qname)
     }
 
-    /// The class that is asked for; `None` if the question was not parsed.
+    /// The class in the question; `None` if the question was not parsed.
     pub fn qclass(&self) -> Option<u16> {
         self.parsed_question().map(|question| question.qclass)
     }
 
-    /// The type that is asked for; `None` if the question was not parsed.
+    /// The type in the question; `None` if the question was not parsed.
     pub fn qtype(&self) -> Option<Rtype> {
         self.parsed_question().map(|question| question.qtype)
     }
@@ -157,7 +157,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
     }
 
-    /// Whether the reply may have something of `options`. Otherwise it is the same without them.
+    /// Whether the reply may have something of `options`. Otherwise the reply is the same without them.
     #[inline]
     pub fn is_concerned_by(&self, options: &ReplyOptions) -> bool {
         self.may_have_options() || options.concern_all()
@@ -239,7 +239,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         query.reply_kind = match (refusal_by_type(&query.question), self.zones) {
             (None, Some(zones)) => {
                 let name = IndexedName::of(query.question.qname);
-                // Not `find`, whose only call is inlined.
+                // This function is separate from `find`, whose only call is inlined.
                 let found = zones.find_among_many(&name, query.question.qtype);
                 found.map_or_else(ReplyKind::QuestionOnly, ReplyKind::InZone)
             }
@@ -267,8 +267,8 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         options.identity(self.question.qname).filter(|_| is_for_text)
     }
 
-    /// Whether the reply is no error because of `options`, which have what the query asks for: the name or the version
-    /// of this server, or a cookie and nothing else (RFC 7873 §5.4).
+    /// Whether `options` answer the query, so that the reply is not an error: it asks for the name or version of this
+    /// server, or only for a cookie (RFC 7873 §5.4).
     #[cold]
     pub fn is_answered_by(&self, options: &ReplyOptions) -> bool {
         let asks_for_cookie =

@@ -63,7 +63,7 @@ impl Edns {
         Edns { payload_bytes: u16::from_be_bytes(payload), version, dnssec_ok: flags & 0x80 != 0, options_offset: None }
     }
 
-    /// The fields of `rest` if it is one OPT without options, as in most queries.
+    /// The fields of `rest` if it is a single OPT without options, as in most queries.
     #[inline]
     fn of_plain_opt(rest: &[u8]) -> Option<Edns> {
         const OPT: u8 = Rtype::OPT.0 as u8;

@@ -28,7 +28,7 @@ const ZONE_VERSION: u16 = 19;
 const SOA_SERIAL: u8 = 0;
 /// Number of labels of the zone without the root, type, and serial.
 const ZONE_VERSION_BYTES: usize = 6;
-/// Bytes of an option before its data.
+/// Bytes of an option header.
 const OPTION_HEAD_BYTES: usize = 4;
 /// Bytes of all options but padding.
 const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
@@ -60,7 +60,7 @@ pub struct ReplyOptions {
 }
 
 impl ReplyOptions {
-    /// Whether they concern every reply with EDNS, also if the client asks for no option.
+    /// Whether the options affect every reply with EDNS, even if the client requests none.
     #[inline]
     pub fn concern_all(&self) -> bool {
         self.error_report_agent.is_some()
@@ -164,7 +164,7 @@ impl OptionsWriter {
         if let Some(timeout_100ms) = options.tcp_keepalive_100ms.filter(|_| asks_for_keepalive) {
             writer.put(TCP_KEEPALIVE, &timeout_100ms.to_be_bytes());
         }
-        // RFC 9660 §3.2: of the zone that encloses the name that is asked for.
+        // RFC 9660 §3.2: the option is about the zone that encloses the queried name.
         if let Some(zone) = zone.filter(|_| asked.asks_for_zone_version) {
             let [a, b, c, d] = zone.serial().to_be_bytes();
             writer.put(ZONE_VERSION, &[zone.apex_depth as u8, SOA_SERIAL, a, b, c, d]);

@@ -39,7 +39,7 @@ pub enum TsigAlgorithm {
 }
 
 impl TsigAlgorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [TsigAlgorithm; 3] =
         [TsigAlgorithm::HmacSha256, TsigAlgorithm::HmacSha384, TsigAlgorithm::HmacSha512];
 
@@ -169,7 +169,7 @@ impl core::fmt::Debug for TsigKey {
 pub enum TsigError {
     /// The MAC has an impossible length: FORMERR.
     Malformed,
-    /// BADKEY: there is no such key, or it has another algorithm.
+    /// BADKEY: the key is unknown, or has another algorithm.
     BadKey,
     /// BADSIG: the MAC is wrong.
     BadSig,
@@ -417,7 +417,7 @@ pub(crate) fn append_unsigned(out: &mut [u8], length_bytes: usize, tsig: &Tsig<'
     length_bytes + record_bytes
 }
 
-/// The query as it was before it was signed (RFC 8945 §4.3.2): with its original ID, and without the TSIG record.
+/// The query before it was signed (RFC 8945 §4.3.2): with its original ID, and without the TSIG record.
 fn update_with_message(state: &mut MacState, message: &[u8], original_id: [u8; 2]) {
     let mut header = [0; HEADER_BYTES];
     header.copy_from_slice(&message[..HEADER_BYTES]);

@@ -74,7 +74,7 @@ pub(crate) struct FoundZone<'s> {
 }
 
 impl ZoneMap {
-    /// The map of `entries`. An entry replaces an earlier one with the same apex.
+    /// The map of `entries`. An entry replaces an earlier entry with the same apex.
     ///
     /// # Panics
     /// Panics if a zone was built with another seed.
@@ -162,8 +162,8 @@ impl ZoneMap {
         None
     }
 
-    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for
-    /// the DS of an apex, the parent zone.
+    /// The zone that answers for `rtype` at `name`: the zone with the longest apex at or above `name`, or, for the DS
+    /// of an apex, the parent zone.
     ///
     /// # Errors
     /// Returns REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
@@ -193,8 +193,8 @@ impl ZoneMap {
             }
         }
         let mut entry = entry.ok_or(Rcode::Refused)?;
-        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if it is here. If the zone above only
-        // has a referral for the name, the parent zone is elsewhere.
+        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if this server has it. If the zone
+        // above only has a referral for the name, the parent zone is elsewhere.
         if rtype == Rtype::DS && entry.apex().length_bytes() == name.as_bytes().len() {
             let is_parent = |above: &&ZoneEntry| match above {
                 ZoneEntry::Served(zone) => !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_)),
@@ -222,7 +222,7 @@ impl ZoneMap {
         self.index_of(apex, hash).map(|index| &self.entries[index])
     }
 
-    // Not inlined: the loop over the suffixes would lose registers to this search.
+    // This function is not inlined: the loop over the suffixes would lose registers to the search.
     #[inline(never)]
     fn index_of(&self, apex: &[u8], hash: NameHash) -> Option<usize> {
         let is_apex = |index| eq_lowercase(self.entries[index as usize].apex().as_bytes(), apex);

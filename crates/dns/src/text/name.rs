@@ -52,7 +52,7 @@ impl<'a> Name<'a> {
         Err(NameError::TooLong)
     }
 
-    /// The name whose bytes were stored before: they are not checked again.
+    /// A name from stored bytes, which are not checked again.
     #[inline]
     pub(crate) fn of_stored(bytes: &'a [u8]) -> Name<'a> {
         debug_assert!(Name::parse(bytes).is_ok_and(|name| name.0.len() == bytes.len()));

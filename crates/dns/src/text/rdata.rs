@@ -80,11 +80,11 @@ pub enum FieldKind {
     RestAsString,
     /// At least one byte, up to the end, in hexadecimal.
     Hex,
-    /// The digest of a DS. The digest type before it gives its length.
+    /// The digest of a DS. The preceding digest type determines its length.
     DsDigest,
-    /// The fingerprint of an SSHFP. The fingerprint type before it gives its length.
+    /// The fingerprint of an SSHFP. The preceding fingerprint type determines its length.
     Fingerprint,
-    /// The digest of a ZONEMD. The hash algorithm before it gives its length.
+    /// The digest of a ZONEMD. The preceding hash algorithm determines its length.
     ZoneDigest,
     /// At least one byte, up to the end, in base 64.
     Base64,
@@ -256,7 +256,7 @@ fn target_offset(rtype: Rtype) -> Option<usize> {
     })
 }
 
-/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
+/// Bytes of the numbers at the end of a SOA's RDATA, beginning with the serial.
 pub const SOA_NUMBERS_BYTES: usize = 20;
 
 /// The serial in the RDATA of a SOA (RFC 1035 §3.3.13); `None` if that is too short.

@@ -151,7 +151,7 @@ pub struct Parser {
     files: Vec<OpenFile>,
     context: Context,
     generate: Option<Generate>,
-    /// The entry whose warning was returned before it.
+    /// The entry that follows its warning.
     delayed: Option<EntryKind>,
     /// The origin of the file that the last [`Entry::Include`] names.
     included_origin: Option<NameBuf>,

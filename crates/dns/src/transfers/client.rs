@@ -18,7 +18,7 @@ use core::fmt;
 
 const OPCODE_QUERY: u8 = 0;
 const OPCODE_NOTIFY: u8 = 4;
-/// Bytes of the longest reply over UDP that is asked for, except to queries about whole zones: it is not fragmented
+/// Maximum bytes of a requested UDP reply, except for queries about whole zones: such a reply is not fragmented
 /// (<https://www.dnsflagday.net/2020/>).
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// CNAME records that are followed in one reply.
@@ -116,7 +116,7 @@ pub struct SoaTimers {
 }
 
 impl SoaTimers {
-    /// The timers of a SOA with this RDATA, whose names are not compressed.
+    /// The timers in this SOA RDATA, whose names are not compressed.
     pub(crate) fn of_rdata(rdata: &[u8]) -> Option<SoaTimers> {
         let numbers = rdata.len().checked_sub(20).map(|at| &rdata[at..])?;
         let number = |index: usize| numbers[4 * index..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -159,7 +159,7 @@ pub fn query(
     (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
 }
 
-/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look only at its serial.
+/// Appends the SOA of the sender's version (RFC 1995 §3). Servers look only at its serial.
 fn put_version(message: &mut Vec<u8>, serial: u32) {
     const NAMES: [u8; 2] = [0, 0];
     let mut rdata = NAMES.to_vec();
@@ -324,8 +324,8 @@ impl<'m> Reply<'m> {
         Ok(None)
     }
 
-    /// The records of `rtype` that `owner` leads to, by the CNAME records of the answer if there are some, and how long
-    /// they may be kept: the lowest TTL on the way, as [`Reply::ttl_s`].
+    /// The records of `rtype` that `owner` leads to, through the answer's CNAME records if any, and the time for which
+    /// they may be kept: the lowest TTL on the way, as in [`Reply::ttl_s`].
     ///
     /// # Errors
     /// Returns an error if a record is malformed, or there are too many CNAME records.

@@ -44,7 +44,7 @@ pub struct NotifyRequest<'q> {
 }
 
 impl<'q> NotifyRequest<'q> {
-    /// The NOTIFY that `query` is; `None` if it is none, or malformed.
+    /// `query` as a NOTIFY; `None` if it is not a NOTIFY, or malformed.
     pub fn new(query: &ParsedQuery<'_, 'q>) -> Option<NotifyRequest<'q>> {
         let message = query.message;
         let header =
@@ -90,12 +90,12 @@ impl<'q> NotifyRequest<'q> {
         self.apex.as_name()
     }
 
-    /// The serial that the sender has, if it says so. The serial is a hint (RFC 1996 §3.7).
+    /// The sender's serial, if it is in the message. The serial is a hint (RFC 1996 §3.7).
     pub fn serial(&self) -> Option<u32> {
         self.serial
     }
 
-    /// Checks the signature, if there is one. From then on the reply is signed.
+    /// Checks the signature, if there is one. After this, the reply is signed.
     ///
     /// # Errors
     /// Returns an error if the signature is not accepted.

@@ -29,7 +29,7 @@ const NAME_SLOTS: usize = 1024;
 const FLAGS: u8 = 0x84;
 /// RD, which is copied.
 const RECURSION_DESIRED: u8 = 0x01;
-/// The payload size that the OPT announces: it concerns UDP alone.
+/// The payload size that the OPT announces, which concerns only UDP.
 const PAYLOAD_BYTES: u16 = 1_232;
 /// Bytes of a reply over UDP that every client takes (RFC 1035 §4.2.1).
 const UDP_REPLY_BYTES: u16 = 512;
@@ -57,7 +57,7 @@ pub struct TransferRequest<'z, 'q> {
 }
 
 impl<'z, 'q> TransferRequest<'z, 'q> {
-    /// The request of `query`; `None` if it is not one.
+    /// The transfer request in `query`; `None` if it is not a transfer request.
     pub fn new(query: &ParsedQuery<'z, 'q>) -> Option<TransferRequest<'z, 'q>> {
         query.is_for_transfer().then_some(TransferRequest { query: *query, signer: None })
     }
@@ -67,7 +67,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qname
     }
 
-    /// Checks the signature, if there is one. From then on replies are signed.
+    /// Checks the signature, if there is one. After this, replies are signed.
     ///
     /// # Errors
     /// Returns an error if the signature is not accepted.
@@ -214,7 +214,7 @@ impl ZoneTransfer {
         self.sign(length_bytes, now_unix_s, out).map(Some)
     }
 
-    /// Whether it has changes instead of the whole zone. Call this before the first message is written.
+    /// Whether the transfer has changes instead of the whole zone. Call this before the first message is written.
     pub fn is_incremental(&self) -> bool {
         matches!(self.next, Next::FirstSoa(_))
     }
@@ -359,7 +359,7 @@ impl<'o> MessageWriter<'o> {
         self.after_record(is_whole, start, None)
     }
 
-    /// Counts a record that `is_whole`, and removes one that is not or that cannot be counted.
+    /// Counts a record if it `is_whole`, and otherwise removes it; also removes a record that cannot be counted.
     #[inline]
     fn after_record(
         &mut self,
@@ -426,7 +426,7 @@ impl<'o> MessageWriter<'o> {
         Ok(())
     }
 
-    /// Appends `name`, compressed against the names before it.
+    /// Appends `name`, compressed against earlier names.
     fn put_name(&mut self, name: Name<'_>, names: &mut NameSlots) -> Result<(), Full> {
         let mut rest = name;
         while let Some(parent) = rest.parent() {
@@ -483,8 +483,8 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, in the same case: another case would change it. Each pointer refers to
-/// an earlier offset.
+/// Whether `name` is at `offset` of `message`, in the same case, which compression must preserve. Each pointer refers
+/// to an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;
     let mut rest = name;

@@ -27,9 +27,9 @@ pub enum TransferError {
     NoSoa,
     /// A record has a class or a type that no zone has: its owner and its type.
     ForeignRecord(String, Rtype),
-    /// Another SOA ends the transfer than has begun it.
+    /// The transfer ends with a different SOA than it began with.
     OtherSoa,
-    /// A change does not continue from the previous version, or does not lead to a later one.
+    /// A change does not continue from the previous version, or does not lead to a later version.
     BrokenChange,
     /// Records follow the SOA that ends the transfer.
     AfterEnd,
@@ -92,7 +92,7 @@ pub enum Progress {
     More,
     /// The transfer is complete.
     Complete,
-    /// The server has no later version than the one that it was told of.
+    /// The server has no later version than the version in the query.
     UpToDate,
 }
 
@@ -195,7 +195,7 @@ impl TransferReceiver {
         &self.left_out
     }
 
-    /// Takes the next message, and passes its records to `add`. The whole zone's SOA is one of them, once.
+    /// Takes the next message, and passes its records to `add`. The whole zone's SOA is among them, once.
     ///
     /// # Errors
     /// Returns an error if the transfer is not accepted; the added records must not be used.
@@ -299,7 +299,7 @@ impl Stage {
         match self {
             Stage::Zone if soa == first => Ok(Stage::End),
             Stage::Zone => Err(TransferError::OtherSoa),
-            // The one that the query has named.
+            // The version that the query named.
             Stage::Second => Ok(Stage::Removed(soa.serial)),
             Stage::Removed(before) if is_later(soa.serial, before) => Ok(Stage::Added(soa.serial)),
             Stage::Added(version) if version == first.serial && soa == first => Ok(Stage::End),

@@ -76,8 +76,7 @@ impl Delta {
         self.filter.may_have(hash)
     }
 
-    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is
-    /// any.
+    /// The node of `name`, which may mark the name as removed; `None` if its node, if any, is in the store.
     pub(crate) fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let is_name = |number| eq_lowercase(self.node_of(number).name_bytes(), name);
         self.slots.find(hash, is_name).map(|number| self.node_of(number))
@@ -196,8 +195,8 @@ impl Delta {
     }
 }
 
-/// A bit for each of several values of a hash. Most names that are not in the table have one that is not set, which
-/// costs less to find out than an empty slot does, and is in the cache.
+/// A bit for each of several values of a hash. For most names that are not in the table, a bit is not set, which is
+/// cheaper to find out than an empty slot, and in the cache.
 #[derive(Clone, Debug)]
 struct NameFilter {
     words: Box<[u64]>,

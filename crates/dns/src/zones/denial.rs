@@ -1,5 +1,5 @@
 //! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or
-//! which types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
+//! that a type does not exist at a name (RFC 4035 §3.1.3, RFC 5155 §7.2).
 
 use crate::text::name::{IndexedLabels, Name, NameBuf};
 use crate::text::rtype::Rtype;
@@ -16,7 +16,7 @@ pub(crate) const NSEC3_SHA1: u8 = 1;
 /// Bytes of a SHA-1 hash in base 32: the first label of an owner of NSEC3 records.
 const HASH_LABEL_BYTES: usize = 32;
 
-/// The records that prove what does not exist.
+/// The record type that denies existence.
 #[derive(Clone, Debug)]
 pub(crate) enum DenialChain {
     /// There are none.
@@ -116,7 +116,7 @@ impl NsecChain {
         }
     }
 
-    /// Whether an owner's name is `name`, or one before it.
+    /// Whether an owner's name is `name` or precedes it.
     fn is_up_to<'n>(&self, nodes: Nodes<'n>, name: Name<'n>) -> impl Fn(&NsecOwner) -> bool + use<'n> {
         let apex_bytes = self.apex_bytes;
         let labels = IndexedLabels::of(name.labels_below(apex_bytes));

@@ -87,7 +87,7 @@ impl HashSlots {
     pub(crate) fn find(&self, hash: NameHash, is_name: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.slots.len() - 1;
         let mut at = hash.slot(self.bits);
-        // Ends at one of the empty slots.
+        // The search ends at an empty slot.
         loop {
             let slot = self.slots[at];
             if slot == Slot::EMPTY {

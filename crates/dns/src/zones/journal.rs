@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use sha2::{Digest, Sha256};
 
-/// The start of the encoded form. Another form has another number.
+/// The start of the encoded form. A new format gets a new number.
 const MAGIC: [u8; 8] = *b"SDLJ\0\0\0\x02";
 /// Bytes of the length before each change.
 const LENGTH_BYTES: usize = 4;
@@ -34,7 +34,7 @@ pub fn is_later(serial: u32, other: u32) -> bool {
 /// is written as 0 stays so without a step.
 pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     let raised = serial.wrapping_add(steps);
-    // Less than before: it has wrapped around.
+    // A lower number means that the counter has wrapped around.
     if raised < serial { raised.wrapping_add(1) } else { raised }
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct WireRecord<'b> {
     /// Type, class, TTL and length.
     pub(crate) fixed: &'b [u8; RECORD_FIXED_BYTES],
     pub(crate) rdata: &'b [u8],
-    /// Bytes of all of it.
+    /// Bytes of the whole journal.
     pub(crate) length_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'b> WireRecord<'b> {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
 
-    /// The record as the parser of zone files has it.
+    /// The record in the form of the zone file parser.
     pub(crate) fn record(&self) -> Record<'b> {
         let position = Position { file_index: 0, line: 0, column: 1 };
         let ttl_s = u32::from_be_bytes(*self.fixed[4..].first_chunk().expect("four bytes"));
@@ -142,12 +142,12 @@ impl ZoneChange {
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
     }
 
-    /// The serial of the version from which it continues.
+    /// The serial of the version from which the change continues.
     pub fn from_serial(&self) -> u32 {
         self.from_serial
     }
 
-    /// The serial of the version that it leads to.
+    /// The serial of the version that the change leads to.
     pub fn to_serial(&self) -> u32 {
         self.to_serial
     }
@@ -198,7 +198,7 @@ impl ZoneChangeBuilder {
         put_record(out, record.owner, record.rtype, CLASS_IN, record.ttl_s.to_be_bytes(), record.rdata);
     }
 
-    /// The change; `None` if it has not one SOA before and a later one after, or records that cannot be in the zone.
+    /// The change; `None` unless it has one old SOA and one later new SOA, and only records that can be in the zone.
     pub fn finish(self) -> Option<ZoneChange> {
         let [(soa_before, removed), (soa_after, added)] = self.parts;
         ZoneChange::new(self.apex.as_name(), [soa_before, removed, soa_after, added].concat())
@@ -226,14 +226,14 @@ impl fmt::Display for JournalError {
 /// The changes that have led to a version of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneJournal {
-    /// Each one leads to the version from which the next one continues.
+    /// Each change leads to the version from which the next continues.
     changes: Vec<Arc<ZoneChange>>,
-    /// Another version had the same serial. Secondaries may have that one, so the next change is not for them.
+    /// Whether another version had the same serial. Secondaries may have that one, so the next change is not for them.
     has_ambiguous_end: bool,
 }
 
 impl ZoneJournal {
-    /// A journal without changes, of a version whose serial another version had as well.
+    /// A journal without changes, for a version whose serial another version had as well.
     pub(crate) fn ambiguous() -> ZoneJournal {
         ZoneJournal { changes: Vec::new(), has_ambiguous_end: true }
     }
@@ -253,7 +253,8 @@ impl ZoneJournal {
         !self.has_ambiguous_end
     }
 
-    /// This journal with a further change. The oldest changes are dropped so that it is encoded in `bytes_max`.
+    /// This journal with a further change. The oldest changes are dropped so that the encoded journal fits into
+    /// `bytes_max`.
     pub(crate) fn with(&self, change: ZoneChange, bytes_max: usize) -> ZoneJournal {
         let to_serial = change.to_serial;
         let mut changes = self.changes.clone();

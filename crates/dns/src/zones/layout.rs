@@ -106,7 +106,7 @@ pub(crate) enum Proof {
 /// The packed form in which an RRset is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Only the records.
+    /// The records without signatures.
     Plain,
     /// The records and their signatures. The form of a delegation point's NS RRset includes DS or NSEC records.
     Signed,
@@ -134,7 +134,7 @@ impl<'z> Node<'z> {
         Node { index, header: bytes.first_chunk().expect("written by `NodeWriter`"), bytes }
     }
 
-    /// Whether the version has no such name: the node hides one of the store.
+    /// Whether the version lacks this name: the node hides a node of the store.
     #[inline]
     pub(crate) fn is_removed(&self) -> bool {
         self.header[FLAGS_OFFSET] & FLAG_IS_REMOVED != 0
@@ -145,7 +145,7 @@ impl<'z> Node<'z> {
         self.header[FLAGS_OFFSET] & FLAG_HAS_DNAME != 0
     }
 
-    /// The node that a reference of this kind is to.
+    /// The target node of a reference of this kind.
     #[inline]
     pub(crate) fn node_ref(&self, kind: NodeRef) -> Option<NodeIndex> {
         let &[flags, _, _, _, ref index @ ..] = self.header;
@@ -250,7 +250,7 @@ impl<'z> Node<'z> {
     pub(crate) fn next(&self, end: usize) -> Option<NodeIndex> {
         let entries = self.entries();
         let length = match entries.len().checked_sub(1) {
-            // The signed form of an RRset follows its plain form, or is the same.
+            // The signed form of an RRset follows its plain form, or equals it.
             Some(last) => {
                 let offset = self.signed_offset(entries, last);
                 offset + PackedRrset::stored_bytes(&self.bytes[offset..])
@@ -336,7 +336,7 @@ impl NodeWriter {
     }
 }
 
-/// Sets a proof of the node at `node`, which is one of a signed zone, to the record of `target`.
+/// Sets a proof of the node at `node`, in a signed zone, to the record of `target`.
 pub(crate) fn set_proof(arena: &mut [u8], node: usize, proof: Proof, target: NodeIndex) {
     let entries = Node::read_at(arena, node, target).entries();
     let fields = HEADER_BYTES + usize::from(arena[node + 1]) + size_of_val(entries);

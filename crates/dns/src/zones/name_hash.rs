@@ -77,7 +77,7 @@ impl NameHash {
         (self.0 >> (64 - bit_count)) as usize
     }
 
-    /// Bits that a slot stores to distinguish names. In tables of up to 2^32 slots they are independent of
+    /// Bits that a slot stores to distinguish names. In tables of up to 2^32 slots, these bits are independent of
     /// [`NameHash::slot`].
     #[inline]
     pub(crate) fn tag(self) -> u32 {
@@ -153,7 +153,7 @@ impl<'n> IndexedName<'n> {
 
     /// Becomes the name at the start of `bytes`. Bytes after it are ignored. After an error the value is unspecified.
     ///
-    /// In place, because the offsets are expensive to copy.
+    /// Computed in place, because the offsets are expensive to copy.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &'n [u8]) -> Result<(), NameError> {
         let mut start_count = 0;

@@ -334,7 +334,7 @@ impl PackedRecords<'_> {
 }
 
 /// The number of bytes before the compressible names in the RDATA of `rtype`, and the number of these names. Only types
-/// of RFC 1035 have any (RFC 3597 §4).
+/// of RFC 1035 have compressed names (RFC 3597 §4).
 pub(crate) fn compressed_names(rtype: Rtype) -> (usize, usize) {
     match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::MD | Rtype::MF => (0, 1),
@@ -502,7 +502,7 @@ impl RrsetPacker {
         }
     }
 
-    /// Adds the owner's suffixes. A wildcard owner itself is not one of them: QNAME takes its place.
+    /// Adds the owner's suffixes. A wildcard owner itself is not included: QNAME takes its place.
     fn add_owner_suffixes(&mut self) {
         let owner = self.owner;
         let mut name = Some(owner.as_name());

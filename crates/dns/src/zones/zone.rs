@@ -1,10 +1,10 @@
-//! A zone in the form in which it is served: immutable, with the RRsets packed for replies.
+//! A zone in serving form: immutable, with the RRsets packed for replies.
 //!
 //! An arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
 //! the node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
 //! between the apex and the parent finds it, because every ancestor of a node has a node
-//! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that
-//! small changes lead to; what these have in place of it is their delta.
+//! (docs/decisions/0007-zone-store.md). Arena and hash table form the store, which a version shares with versions that
+//! small changes lead to; the differences are their delta.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rtype::Rtype;
@@ -41,7 +41,7 @@ pub struct Zone {
     pub(crate) apex_node: NodeIndex,
     /// The packed SOA RRset for negative answers.
     pub(crate) negative_soa: Box<[u8]>,
-    /// If the zone is changed while it is served.
+    /// The data for changes, if the zone is changed while it is served.
     pub(crate) links: Option<Box<ZoneLinks>>,
     /// The changes that led to this version.
     pub(crate) journal: ZoneJournal,
@@ -114,7 +114,7 @@ impl<'z> FoundRrset<'z> {
         records.into_iter().any(|record| record.rtype == Rtype::NSEC)
     }
 
-    /// The owner as a suffix of QNAME. Of a wildcard, it is the suffix of the same length.
+    /// The owner as a suffix of QNAME. For a wildcard, this is the suffix of the same length.
     #[inline]
     pub(crate) fn owner_in_question(&self, qname_bytes: usize) -> OwnerLocation {
         let length_bytes = self.owner.length_bytes();
@@ -187,7 +187,7 @@ impl Zone {
         FoundRrset { owner: self.apex(), rrset: PackedRrset::read(packed), node: self.apex_node }
     }
 
-    /// The records that prove what does not exist.
+    /// The records that deny existence.
     pub(crate) fn denial(&self) -> &DenialChain {
         self.signed.as_ref().map_or(&DenialChain::None, |signed| &signed.denial)
     }
@@ -208,7 +208,8 @@ impl Zone {
         Nodes { arena: &self.store.arena, delta: self.delta.as_deref() }
     }
 
-    /// Whether the proof that `delegation` has no DS is not in the signed form of its NS RRset: it is an NSEC3 record.
+    /// Whether the proof that `delegation` has no DS is an NSEC3 record, which is not in the signed form of its NS
+    /// RRset.
     pub(crate) fn proves_delegation_apart(&self, delegation: &Node<'_>) -> bool {
         matches!(self.denial(), DenialChain::Nsec3(_)) && delegation.rrset(Rtype::DS).is_none()
     }
@@ -232,7 +233,7 @@ impl Zone {
     }
 
     /// Looks `name`, which is at or below the apex, up for `qtype` (RFC 1034 §4.3.2 step 3).
-    // Inlined: the result has a dozen words, which a call would copy.
+    // This function is inlined: the result has a dozen words, which a call would copy.
     #[inline(always)]
     pub(crate) fn lookup(&self, name: Name<'_>, hashes: NameHashes, qtype: Rtype) -> Lookup<'_> {
         self.lookup_at(&self.place(name, hashes), qtype, Form::Plain)
@@ -255,7 +256,7 @@ impl Zone {
         self.place_by(name, hashes, |name, hash| self.exact(name, hash))
     }
 
-    /// Where `name` is, given what finds the node of a name.
+    /// The position of `name` in the zone; `find` returns the node of a name.
     #[inline(always)]
     fn place_by<'z>(
         &'z self,
@@ -384,7 +385,7 @@ impl Zone {
         if parent.length_bytes() == self.apex.as_name().length_bytes() {
             return self.node(self.apex_node);
         }
-        // Usually only the first label does not exist: it is random, or below a wildcard or a delegation point.
+        // Usually only the first label does not exist: the name is random, or below a wildcard or a delegation point.
         find(parent.as_bytes(), parent_hash).unwrap_or_else(|| self.closest_encloser_above(parent))
     }
 
@@ -408,7 +409,7 @@ impl Zone {
         encloser
     }
 
-    /// The node of `name`, which is in lower case and at or below the apex, also if it is an owner of NSEC3 records.
+    /// The node of `name`, which is in lower case and at or below the apex, even if it owns only NSEC3 records.
     pub(crate) fn node_named(&self, name: Name<'_>) -> Option<Node<'_>> {
         self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).or_else(|| match self.denial() {
             DenialChain::Nsec3(chain) => chain.owner_named(self.nodes(), name).map(|index| self.node(index)),
@@ -444,7 +445,7 @@ impl Zone {
         }
     }
 
-    /// The node after the one at `index` of the store, which the version need not have.
+    /// The node after the node at `index` of the store, which need not belong to the version.
     fn after_in_store(&self, index: NodeIndex) -> Option<Node<'_>> {
         let arena = &self.store.arena;
         let mut next = Node::read(arena, index).next(arena.len());

@@ -27,8 +27,8 @@ use names::{NameId, NameTable};
 pub(crate) use part::BuiltPart;
 pub(crate) use signed_checks::Signature;
 
-/// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral
-/// has no such bound.
+/// Maximum targets of an RRset whose addresses are in the additional section, as many as the root has name servers. A
+/// referral has no such bound.
 const ADDITIONAL_TARGETS_MAX: usize = 13;
 
 /// Bytes of all names, or of all RDATA, of one zone: the range of a 32-bit offset minus the longest record.
@@ -448,7 +448,7 @@ impl ZoneBuilder {
                 continue;
             }
             hosts.push((host, target));
-            // RFC 9460 §4.1: the records that an alias leads to.
+            // RFC 9460 §4.1: the additional section has the records that an alias leads to.
             let is_alias = rdata::is_svcb_alias(rrset.rtype, self.rdata(record)) && host != record.name;
             let leads_to = is_alias.then_some(rrset.rtype);
             for rtype in [Rtype::A, Rtype::AAAA].into_iter().chain(leads_to) {

@@ -19,7 +19,7 @@ impl Zone {
         let change = || change_between(before, self, bytes_max);
         self.journal = match (before.journal.can_continue(), self.serial == before.serial) {
             (_, true) if has_same_records(before, self) => before.journal.clone(),
-            // Secondaries do not notice this change: what follows is not for them.
+            // Secondaries do not notice this change, so the journal is not continued.
             (_, true) => ZoneJournal::ambiguous(),
             (true, false) if is_later(self.serial, before.serial) => {
                 change().map_or_else(ZoneJournal::default, |change| before.journal.with(change, bytes_max))
@@ -57,7 +57,7 @@ fn has_same_records(before: &Zone, after: &Zone) -> bool {
     }
 }
 
-/// The changes from `before` to `after`; `None` if it has more than `bytes_max`.
+/// The changes from `before` to `after`; `None` if they have more than `bytes_max`.
 fn change_between(before: &Zone, after: &Zone, bytes_max: usize) -> Option<ZoneChange> {
     let mut records = put_soa(before);
     put_missing(before, after, bytes_max, &mut records)?;
@@ -101,7 +101,7 @@ fn put_missing(zone: &Zone, other: &Zone, bytes_max: usize, out: &mut Vec<u8>) -
     Some(())
 }
 
-/// Appends the records of `node` of `zone` that the other version does not have at its node of the same name.
+/// Appends the records of `node` in `zone` that the other version's node of the same name lacks.
 fn put_missing_of_node(zone: &Zone, node: &Node<'_>, same_name: Option<&Node<'_>>, out: &mut Vec<u8>) {
     let mut index = 0;
     while let Some(rrset) = node.rrset_at(index) {

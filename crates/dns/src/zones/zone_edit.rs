@@ -7,10 +7,10 @@
 //! - the owners of RRsets that refer to it, as their additional section has copies of its addresses;
 //! - the names below it, if it is a delegation point or the owner of a DNAME, as they refer to its node;
 //! - the parent of a wildcard, which refers to its node;
-//! - the owner before a new one in the chain of NSEC or NSEC3 records, to whose node others refer for a proof.
+//! - the owner that precedes a new owner in the chain of NSEC or NSEC3 records, to whose node others refer for a proof.
 //!
-//! These nodes are built from the records that they depend on, by the code that builds whole zones: they are the same
-//! bytes.
+//! These nodes are built from the records that they depend on, by the code that builds whole zones, so they have the
+//! same bytes.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rdata::{self, canonical};
@@ -38,7 +38,7 @@ const NO_POSITION: Position = Position { file_index: 0, line: 0, column: 1 };
 const STORE_SHARE: usize = 8;
 /// Bytes of a delta of a small zone: building it as a whole takes less than a millisecond.
 const DELTA_BYTES_MIN: usize = 256 * 1024;
-/// Names of a delta, and so of one change. The slots of so many are copied in a tenth of a millisecond.
+/// Names of a delta, and so of one change. The slots of this many names are copied in a tenth of a millisecond.
 const DELTA_NAMES_MAX: usize = 1 << 16;
 
 /// The data of a record of an RRset that may change.
@@ -55,13 +55,13 @@ impl RecordData {
     }
 }
 
-/// The RRsets of a name, by type. None is empty.
+/// The RRsets of a name, by type. No entry is empty.
 type Rrsets = BTreeMap<u16, Vec<RecordData>>;
 
 /// A name in wire form and lower case.
 type NameKey = Vec<u8>;
 
-/// Changes of a version, which lead to the next one.
+/// Changes of a version, which lead to the next version.
 #[derive(Debug)]
 pub struct ZoneEdit<'z> {
     zone: &'z Zone,
@@ -163,8 +163,8 @@ impl<'z> ZoneEdit<'z> {
         is_removed
     }
 
-    /// Applies a change that continues from this version. Returns whether it fits: each record that it removes is
-    /// there, none that it adds, and the records of each RRset that it adds to have one TTL.
+    /// Applies a change that continues from this version. Returns whether the change fits: each removed record exists,
+    /// no added record does, and the records of each extended RRset have one TTL.
     pub fn apply(&mut self, change: &ZoneChange) -> bool {
         let mut fits = true;
         change.each_record(|role, record| {
@@ -203,7 +203,7 @@ impl<'z> ZoneEdit<'z> {
         outcome.unwrap_or_else(|| self.finish_whole(limits))
     }
 
-    /// Whether another chain may prove what does not exist.
+    /// Whether the chain that denies existence may have changed.
     fn changes_proofs(&self) -> bool {
         let Some(rrsets) = self.names.get(self.zone.apex().as_bytes()) else { return false };
         let before = rrsets_of(&self.zone.apex_node());
@@ -255,7 +255,7 @@ struct Plan<'e, 'z> {
 }
 
 impl<'e, 'z> Plan<'e, 'z> {
-    /// The plan for `edit`; `None` if so much is touched that the zone is better built as a whole.
+    /// The plan for `edit`; `None` if the change touches so much that building the whole zone is better.
     fn new(edit: &'e ZoneEdit<'z>, links: &'e ZoneLinks) -> Option<Plan<'e, 'z>> {
         let mut plan = Plan {
             zone: edit.zone,
@@ -342,7 +342,7 @@ impl<'e, 'z> Plan<'e, 'z> {
             if is_kept {
                 continue;
             }
-            // The apex has records: it is not removed.
+            // The apex has records, so it is not removed.
             if let Some(parent) = self.parent(name) {
                 candidates.insert((depth(&parent.as_bytes().to_vec()), parent.as_bytes().to_vec()));
             }
@@ -363,7 +363,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// Touches what depends on the node of `key`.
+    /// Touches the nodes that depend on the node of `key`.
     fn touch_dependents(&mut self, key: &NameKey) {
         let name = Name::of_stored(key);
         let before = self.node(name);
@@ -574,7 +574,7 @@ impl Context<'_, '_, '_> {
         }
     }
 
-    /// Adds a name with what its node depends on: its wildcard child, and the names that its records refer to.
+    /// Adds a name with the names that its node depends on: its wildcard child, and the targets of its records.
     fn add_with_neighbours(&mut self, name: Name<'_>) {
         self.add(name);
         self.add_wildcard_child(name);

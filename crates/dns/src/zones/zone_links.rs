@@ -1,12 +1,12 @@
 //! The nodes that a change of a name affects: for each name of a zone, the nodes of the names below it, and of RRsets
-//! that refer to it. Only zones that are changed while they are served have them.
+//! that refer to it. Only zones that are changed while they are served have such links.
 
 use crate::zones::layout::NodeIndex;
 use crate::zones::name_hash::NameHash;
 use crate::zones::sorted_pages::SortedPages;
 use alloc::vec::Vec;
 
-/// Nodes by the hash of a name, of which a part is stored: a name may have the nodes of another one as well.
+/// Nodes by the hash of a name, which is stored in part: a name may have another name's nodes as well.
 #[derive(Clone, Debug)]
 pub(crate) struct NodesByName(SortedPages<u64>);
 

@@ -78,7 +78,7 @@ fn ttl_of(record: &AnswerRecord<'_>) -> u32 {
 }
 
 impl ZoneTextWriter {
-    /// Records that one call examines: records of another type take time as well.
+    /// Maximum records that one call examines: records of another type take time as well.
     const RECORDS_PER_CALL_MAX: usize = 10_000;
 
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many
@@ -87,8 +87,7 @@ impl ZoneTextWriter {
         self.write_with_forms(zone, rtype, out, bytes_min, |_, _| LineForm::Plain)
     }
 
-    /// [`ZoneTextWriter::write`], with each RRset in the form that `form_of` says, which is given the owner in lower
-    /// case.
+    /// [`ZoneTextWriter::write`], with each RRset in the form that `form_of` returns for the owner in lower case.
     pub fn write_with_forms<'c>(
         &mut self,
         zone: &Zone,

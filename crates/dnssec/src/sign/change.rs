@@ -5,8 +5,8 @@
 //! - those that the changes are about, and the apex, for the SOA;
 //! - the names below one that becomes a delegation point or the owner of a DNAME, or ceases to be one;
 //! - in the NSEC chain, the name before one that comes or goes;
-//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
-//!   one that comes or goes.
+//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner that
+//!   precedes a new or removed owner.
 //!
 //! The code that makes whole versions makes them, and keeps signatures that are still correct.
 
@@ -46,8 +46,8 @@ pub(super) fn make(
     made
 }
 
-/// A change that is being made. Until it is complete, the version has the changed names without the records made for
-/// them.
+/// A change that is being made. Until the change is complete, the version has the changed names without the records
+/// made for them.
 struct Change<'v, 'j> {
     version: &'v mut ZoneVersion,
     job: &'j ChangeJob<'j>,
@@ -293,7 +293,7 @@ impl<'v, 'j> Change<'v, 'j> {
         self.touched.extend(neighbours);
     }
 
-    /// The next name that the NSEC chain shows after the one with this key, which it shows; after the last one, the
+    /// The next name in the NSEC chain after the name with this key, which is in the chain; after the last name, the
     /// apex.
     fn next_shown(&self, key: &[u8]) -> NameBuf {
         let end;
@@ -391,8 +391,8 @@ impl<'v, 'j> Change<'v, 'j> {
         }
     }
 
-    /// The owner of the NSEC3 record before the one with this key. Between two of them there are some other names,
-    /// since hashes are spread over all of them.
+    /// The owner of the NSEC3 record that precedes this key. Other names lie between two owners, since hashes are
+    /// spread over all names.
     fn nsec3_before(&self, key: &[u8]) -> Option<(NameKey, NameBuf)> {
         let owner = |hash: &Hash| denial::nsec3_owner(hash, self.job.apex);
         let stored = |node: Node<'_>| (NameKey::from(node.key()), node.owner().to_lowercase());
@@ -406,7 +406,7 @@ impl<'v, 'j> Change<'v, 'j> {
         find(key).or_else(|| find(&last()))
     }
 
-    /// The hash in the next NSEC3 record after the one with this key.
+    /// The hash in the NSEC3 record that follows this key.
     fn next_hash(&self, key: &[u8]) -> Option<Hash> {
         let stored = |node: Node<'_>| Some((NameKey::from(node.key()), denial::hash_of_owner(node.owner())?));
         let find = |start: Bound<&[u8]>| {

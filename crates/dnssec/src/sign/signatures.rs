@@ -149,8 +149,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         heads.any(|head| self.kept(previous, head).is_none())
     }
 
-    /// The signature of a name in the previous version that can be used for the fields `head`, and how long it is
-    /// valid.
+    /// The previous version's signature that can be used for the fields `head`, and its remaining validity.
     fn kept<'p>(&self, previous: Node<'p>, head: RrsigHead) -> Option<(&'p [u8], u32)> {
         let mut rdatas = previous.rrset(Rtype::RRSIG)?.rdatas();
         rdatas.find_map(|rdata| Some((rdata, self.seconds_left(rdata, head)?)))

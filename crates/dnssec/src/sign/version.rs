@@ -1,4 +1,4 @@
-//! A version of a zone: which records it has, and which of them are signed (RFC 4035 §2).
+//! A version of a zone: its records, and the records that are signed (RFC 4035 §2).
 
 use super::signatures::Signatures;
 use super::{Denial, SignError, SignedZone, SigningJob, ZoneSigner, ZoneTtls, serial};
@@ -65,11 +65,11 @@ impl Soa {
 /// Whether the records of a name are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
-    /// All are.
+    /// All records are authoritative.
     Authoritative,
     /// The name is a delegation point: only DS records are authoritative.
     Delegation,
-    /// None are: the name is below a delegation point or a DNAME.
+    /// No records are authoritative: the name is below a delegation point or a DNAME.
     Hidden,
 }
 
@@ -183,7 +183,7 @@ impl<'j> Before<'j> {
 struct Content<'j> {
     job: &'j SigningJob<'j>,
     records: Records,
-    /// For each name of `records`.
+    /// The authority of each name of `records`.
     authorities: Vec<Authority>,
 }
 
@@ -263,7 +263,7 @@ impl<'j> Content<'j> {
         listed_types(node.rrsets().map(Rrset::rtype).chain(zonemd), authority, chain)
     }
 
-    /// The next name that the chain shows; after the last one, the apex.
+    /// The next name in the chain; after the last name, the apex.
     fn next_shown(&self, index: usize) -> Name<'_> {
         let next = self.authorities[index + 1..].iter().position(|it| *it != Authority::Hidden);
         self.records.node_at(next.map_or(0, |next| index + 1 + next)).owner()
@@ -291,7 +291,7 @@ fn put_keys(job: &SigningJob<'_>, out: &mut RecordsBuilder) {
         job.keys.records(rtype).iter().for_each(|rdata| out.put(name, rtype, ttl_s, rdata));
     }
     if job.parameters.denial == Denial::Nsec3 && !job.keys.keys.is_empty() {
-        // Only servers of the zone use the record, so that a TTL has no use.
+        // Only the zone's servers use the record, so its TTL does not matter.
         out.put(name, Rtype::NSEC3PARAM, 0, &NSEC3PARAM);
     }
 }

@@ -92,10 +92,10 @@ fn remove(keys: &mut [ZoneKey], index: usize) {
     let all = |test: fn(&ZoneKey) -> bool| of_algorithm(keys, algorithm).all(test);
     let may_remove_dnskey = match is_algorithm_used {
         true => keys[index].ds == Presence::Absent && keys[index].signatures == Presence::Absent,
-        // All keys of an algorithm go together, and their signatures after them.
+        // All keys of an algorithm are removed together, and their signatures afterwards.
         false => all(|key| key.ds == Presence::Absent),
     };
-    // Without its DNSKEY record, no resolver can verify them.
+    // Without the DNSKEY record, no resolver can verify the signatures.
     let may_remove_signatures = keys[index].dnskey == Presence::Absent;
     if keys[index].dnskey.is_wanted() && (!is_secure || may_remove_dnskey) {
         keys[index].dnskey = Presence::REMOVED;

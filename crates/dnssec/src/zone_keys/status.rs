@@ -37,7 +37,7 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
     others.filter_map(of_other).collect()
 }
 
-/// `has_new_ds` is whether the parent zone is to add a DS record: without any, the zone would be insecure.
+/// `has_new_ds`: the parent zone must add a DS record, since without any the zone would be insecure.
 fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     let role = key.public.role;
     let algorithm = match key.public.algorithm {
@@ -78,7 +78,7 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out
 }
 
-/// The reason for which a record of the zone waits.
+/// The reason why a record of the zone waits.
 fn of_zone(presence: Presence, subject: &str) -> Option<String> {
     let version = presence.awaited_version().map(|version| version.serial);
     match (presence, version) {

@@ -1,5 +1,5 @@
-//! The side of the client: signs queries, and checks the signatures of their replies (RFC 8945 §5.3). Zone transfers in
-//! and NOTIFY use it.
+//! The client side: signs queries, and checks the signatures of their replies (RFC 8945 §5.3). Zone transfers in and
+//! NOTIFY use it.
 
 use super::{
     FUDGE_S, MacBytes, MacState, Record, TIME_BYTES, TIME_SIGNED_BYTES, Tsig, TsigError, TsigKey,

@@ -133,7 +133,7 @@ fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<NameForm, NameTe
     }
     let last = out.len() - length_offset - 1;
     if last == 0 {
-        // The text ends with a dot. The label before it is not empty, or its length would have been rejected.
+        // The text ends with a dot. The preceding label is not empty, or its length would have been rejected.
         return Ok(NameForm::Absolute);
     }
     out[length_offset] = label_length(last)?;

@@ -41,7 +41,7 @@ fn class_of(byte: u8) -> ByteClass {
 /// How a token is written.
 ///
 /// The type has the size of its neighbours in [`Token`]. Padding would be copied with the token byte by byte, which
-/// stalls on the store before it.
+/// stalls on the preceding store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum TokenKind {
@@ -285,7 +285,7 @@ impl Scanner {
                 Some(b'"') => break,
                 Some(b'\\') if self.text.get(at + 1).is_some_and(|&next| next != b'\n') => at += 2,
                 None | Some(b'\n') => {
-                    // A string across lines is usually a forgotten quote, which would hide the records after it.
+                    // A string across lines usually means a missing quote, which would hide the following records.
                     let position = self.position();
                     self.at = at;
                     return Err(Diagnostic::error(
@@ -373,7 +373,7 @@ impl fmt::Display for Excerpt<'_> {
 }
 
 impl Diagnostic {
-    /// An error about `token`. `problem` is the end of a sentence whose subject is the token: `is not a TTL`.
+    /// An error about `token`. `problem` completes a sentence that begins with the token: `is not a TTL`.
     #[cold]
     pub(super) fn about(scanner: &Scanner, token: Token, problem: &str, remedy: &str) -> Diagnostic {
         Diagnostic::error(scanner.position_of(token), format!("{} {problem}", Excerpt(scanner.text_of(token))), remedy)

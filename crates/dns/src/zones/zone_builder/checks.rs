@@ -210,7 +210,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Authorities ignore a property that they do not know, and issue certificates in spite of it (RFC 8659 §4.1).
+    /// Authorities ignore unknown properties, and issue certificates in spite of them (RFC 8659 §4.1).
     fn check_caa(&self, caa: &StagedRecord, diagnostics: &mut Vec<Diagnostic>) {
         const KNOWN: [&str; 7] =
             ["issue", "issuewild", "issuemail", "issuevmc", "iodef", "contactemail", "contactphone"];

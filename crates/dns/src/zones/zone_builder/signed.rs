@@ -52,8 +52,8 @@ impl ZoneBuilder {
             && is_nsec3_owner(self.names.name(id), self.names.name(self.apex))
     }
 
-    /// The parameters for hashing names, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several, the first
-    /// complete one is used.
+    /// The parameters for hashing names, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several chains, the
+    /// first complete one is used.
     pub(super) fn nsec3_parameters(&self) -> Option<Nsec3Parameters> {
         let records = self.rrset_of(self.apex, Rtype::NSEC3PARAM).map_or(&[][..], |rrset| self.records_of(rrset));
         let apex = self.names.name(self.apex);

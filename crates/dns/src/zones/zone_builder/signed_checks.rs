@@ -1,7 +1,7 @@
 //! Checks of a signed zone (RFC 4035 §2, RFC 5155 §7.1): each RRset has its signatures, and the chain of NSEC or NSEC3
 //! records is complete. The signatures themselves are not verified.
 //!
-//! All but too many NSEC3 iterations are warnings: resolvers that do not validate can use the zone.
+//! All problems except too many NSEC3 iterations are warnings: resolvers that do not validate can use the zone.
 
 use super::names::NameId;
 use super::signed::type_covered;

@@ -62,8 +62,8 @@ impl ZoneBuilder {
         ));
     }
 
-    /// The name that was meant by `name`, to which the zone's name was appended although it has it. A domain below a
-    /// top-level domain may well have its name: com.com.
+    /// The probably intended name, if `name` was completed with the zone name although it already contained it. A
+    /// domain below a top-level domain may well have its name: com.com.
     fn without_second_apex(&self, name: Name<'_>) -> Option<NameBuf> {
         let apex = self.names.name(self.apex);
         let apex_depth = apex.labels().count();
@@ -79,7 +79,7 @@ impl ZoneBuilder {
         meant.as_name().is_at_or_below(apex).then_some(meant)
     }
 
-    /// Reports a loop of CNAME records, at the one that comes first in the zone, and a DNAME that leads to itself.
+    /// Reports a loop of CNAME records, at the first of them in the zone, and a DNAME that leads to itself.
     pub(super) fn check_alias_loop(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         const REMEDY: &str = "make one of them refer to a name with data";
         let owner = self.names.name(name);
