@@ -1,4 +1,4 @@
-//! A connection's open streams, and which of them sends next.
+//! A connection's open streams, and the choice of the stream that sends next.
 
 use alloc::vec::Vec;
 
@@ -19,15 +19,15 @@ pub(crate) struct Stream<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
     /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`:
-    /// those for which the client has a window.
+    /// the bytes for which the client has a window.
     Open { left_bytes: Option<u64>, window_bytes: u32 },
     /// Nothing.
     Ended,
 }
 
 impl ClientSide {
-    /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC
-    /// 9113 §8.1.1).
+    /// Records that the client sends `bytes` of content, perhaps the last; `None` if the length differs from the
+    /// announced length (RFC 9113 §8.1.1).
     pub(crate) fn after(self, bytes: u64, is_end: bool) -> Option<ClientSide> {
         let ClientSide::Open { left_bytes, window_bytes } = self else { return Some(self) };
         let left_bytes = match left_bytes {
@@ -137,8 +137,8 @@ impl<B> Streams<B> {
 
     /// The stream that sends next, of those with content and a window.
     ///
-    /// RFC 9218 §10: the most urgent; of the equally urgent, the first that is not incremental, and if all are, the one
-    /// that has not sent for longest.
+    /// RFC 9218 §10: the most urgent stream; among equally urgent streams the first that is not incremental, or if all
+    /// are, the stream that has waited longest.
     pub(crate) fn next_to_send(&self) -> Option<usize> {
         let candidates = self.list.iter().enumerate().filter_map(|(index, stream)| match stream.work {
             Work::Sending { turn, .. } if stream.window > 0 => {

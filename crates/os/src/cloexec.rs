@@ -162,7 +162,7 @@ pub(crate) mod tests {
     #[test]
     fn every_variant_sets_a_range() {
         let _serial = serialise();
-        // High numbers, which no other test of this process gets.
+        // The test uses high numbers, which no other test of this process gets.
         let file = null();
         let first = 900;
         for (number, set_from) in

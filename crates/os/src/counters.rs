@@ -15,7 +15,7 @@ macro_rules! syscalls {
         pub enum Syscall { $($variant),* }
 
         impl Syscall {
-            /// All of them, in the order of reports.
+            /// All calls, in report order.
             pub const ALL: &'static [Syscall] = &[$(Syscall::$variant),*];
 
             /// The name of the call in the manual pages.

@@ -37,8 +37,8 @@ pub enum EntryKind {
 }
 
 impl File {
-    /// A directory's entries, in no order: at most `count_max`, of those whose names `is_included`, and whether there
-    /// are more. `.` and `..` are none. May wait for a disk.
+    /// A directory's entries, in no order: at most `count_max` entries for whose names `is_included` holds, and whether
+    /// there are more. `.` and `..` are none. May wait for a disk.
     pub fn entries(
         &self,
         count_max: usize,

@@ -11,7 +11,7 @@ pub const FORCE_VARIABLE: &str = "SANDERLING_FORCE";
 
 const NOT_SELECTED: u8 = u8::MAX;
 
-/// A kernel feature, its variants, and the one in use.
+/// A kernel feature, its variants, and the variant in use.
 #[derive(Debug)]
 pub struct Feature {
     name: &'static str,
@@ -60,7 +60,7 @@ impl Feature {
 
     #[cold]
     fn select(&self) -> usize {
-        // For programs that do not call `features::force_from_environment`, such as tests.
+        // This is for programs that do not call `features::force_from_environment`, such as tests.
         let forced = forced_in_environment().iter().rev().find_map(|text| {
             let (feature, variant) = text.split_once('=')?;
             if feature == self.name { self.index_of(variant) } else { None }

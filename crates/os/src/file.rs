@@ -85,7 +85,7 @@ pub struct Metadata {
     pub inode: u64,
     /// The device of its file system, in the kernel's packed form.
     pub device: u64,
-    /// Names of the inode; 0 if it is deleted and exists only while it is open.
+    /// Number of links to the inode; 0 if it is deleted and exists only while it is open.
     pub link_count: u64,
 }
 
@@ -313,7 +313,7 @@ fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
     })
 }
 
-/// Only the fields of [`Metadata`], which may save a network file system a request.
+/// Only the fields of [`Metadata`] are requested, which may save a network file system a request.
 const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
@@ -390,7 +390,7 @@ mod tests {
         file.write_all(&[b'x'; BYTES]).expect("written");
         file.sync_all().expect("synced");
         let file = File::new(OwnedFd::from(file));
-        // The kernel keeps pages that it is still busy with.
+        // The kernel keeps pages that are still in use.
         assert!((0..10_000).any(|_| {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped from the cache");
             !file.is_cached(0, BYTES)

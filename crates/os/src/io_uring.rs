@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Answers each request on its streams with the same bytes.
 pub struct Responder<'a> {
-    // Before the buffers: the ring is dropped while the buffers of its requests still exist.
+    // This field precedes the buffers: the ring is dropped while the buffers of its requests still exist.
     ring: IoUring,
     streams: &'a [Stream],
     answer: &'a [u8],

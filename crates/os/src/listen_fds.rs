@@ -1,8 +1,8 @@
 //! File descriptors passed to a process at start, by the convention of systemd (sd_listen_fds(3)): numbered from 3,
 //! each with a name.
 //!
-//! An inherited descriptor is not close-on-exec, and everything that this process opens is. This tells them apart, and
-//! since taking a descriptor sets the flag, each can be taken only once.
+//! An inherited descriptor is not close-on-exec, and everything that this process opens is. This distinguishes them,
+//! and since taking a descriptor sets the flag, each can be taken only once.
 
 use crate::cloexec;
 use crate::counters::{Syscall, count};

@@ -1,5 +1,5 @@
 //! A log's directory, kept open: its files are opened, renamed and removed by their names in it, and no symbolic link
-//! is followed. Another user may be able to make links there.
+//! is followed. Another user may be able to create links there.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -15,7 +15,7 @@ const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFla
 /// Opening must not block on a FIFO without a reader, nor acquire a controlling terminal.
 const FILE_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// An open directory, whatever its path leads to now.
+/// An open directory, whatever its path currently leads to.
 #[derive(Debug)]
 pub struct LogDirectory(OwnedFd);
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Nothing of a file created here can be changed; the seals cannot be removed either.
+/// Neither the content of a file created here nor its seals can be changed.
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Creates a sealed file with `content`, close-on-exec. `name` shows in `/proc/PID/fd` and has no other purpose.
@@ -79,7 +79,7 @@ pub fn read_range(descriptor: impl AsFd, offset: u64, length_bytes: usize) -> io
     }
 }
 
-/// With `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, and without it on older kernels.
+/// Uses `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, except on older kernels.
 fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     count(Syscall::MemfdCreate);

@@ -31,7 +31,7 @@ pub enum ExitStatus {
     Exited(i32),
     /// This signal killed it.
     Signaled(i32),
-    /// Only its parent knows, which this process is not.
+    /// Only the parent knows the status, and this process is not the parent.
     Unknown,
 }
 
@@ -45,8 +45,8 @@ impl std::fmt::Display for ExitStatus {
     }
 }
 
-/// The variables of our environment that a child inherits: those that it reads. Others may have secrets, or change what
-/// its libraries do.
+/// The variables of our environment that a child inherits: those that it reads. Other variables may contain secrets, or
+/// change the behaviour of its libraries.
 const INHERITED_VARIABLES: [&str; 6] =
     [FORCE_VARIABLE, "JOURNAL_STREAM", "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
 
@@ -181,7 +181,7 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
 
-/// The lowest priority: a thread that runs where no other one wants to.
+/// The lowest priority: the thread runs only when no other thread wants to.
 pub const NICE_MAX: i32 = 19;
 
 /// Gives the calling thread this nice value, which is higher than the previous one.

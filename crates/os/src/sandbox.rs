@@ -1,8 +1,8 @@
 //! Restricts this process to serving: another user without capabilities, which reads the given files and makes the
 //! system calls of a server.
 //!
-//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). None
-//! can be removed again.
+//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). No
+//! layer can be removed again.
 
 mod capabilities;
 mod landlock;
@@ -32,8 +32,8 @@ pub enum Layer {
 #[derive(Debug, Default)]
 pub struct SandboxConfig<R> {
     /// Readable files, and directories with everything beneath them that the user may read. A file that is replaced
-    /// later is a new file and not readable; open its directory instead. Each is used once, and may be opened for it:
-    /// thousands need not be open at the same time.
+    /// later is a new file and not readable; open its directory instead. Each descriptor is used once, and may be
+    /// opened on demand: thousands need not be open at the same time.
     pub readable_fds: R,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
@@ -60,7 +60,7 @@ pub enum CoreDumps {
 /// Panics if another thread runs, which would keep its rights.
 pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
-    // Before the user's switch, which removes the capability that this needs.
+    // This precedes the switch of the user, which removes the required capability.
     capabilities::empty_bounding_set()?;
     if let Some(user) = user {
         user.switch()?;
@@ -80,11 +80,12 @@ pub fn forbid_core_dumps() -> io::Result<()> {
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
 }
 
-/// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and
-/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it is not changed.
+/// Removes the privileges that no supervisor needs from a process that runs as root, and from its children: most
+/// capabilities, and system calls such as mount(2), ptrace(2) and bpf(2). A process of another user has no such
+/// privileges, and is not changed.
 ///
-/// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call
-/// filter that applies already is not followed by another one: of the service manager or container, or of the previous
+/// Later versions of the program inherit both, so only privileges that no version needs may be removed. No filter is
+/// added to an existing system call filter, which may come from the service manager, a container or the previous
 /// version.
 ///
 /// # Errors
@@ -107,7 +108,7 @@ fn set_no_new_privs() -> io::Result<()> {
 }
 
 /// Restricts this process to the given files and the system calls of a server, for the rest of its life. Call this
-/// after [`drop_privileges`], when it has its sockets, and before it starts threads.
+/// after [`drop_privileges`], when the process has its sockets, and before it starts threads.
 ///
 /// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in
 /// `/proc` or `/sys` can be read: reading them, and the feature tests ([`crate::features::select_all`]), must be done

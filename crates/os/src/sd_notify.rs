@@ -106,7 +106,7 @@ impl Manager {
     }
 }
 
-/// The timeout in the environment, if it is for this process.
+/// The watchdog timeout in the environment, if it is for this process.
 fn watchdog(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let is_for_us = variable(WATCHDOG_PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
     let limit_us = variable(WATCHDOG_VARIABLE).filter(|_| is_for_us)?.parse().ok()?;

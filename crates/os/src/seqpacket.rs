@@ -276,7 +276,7 @@ fn new_socket(path: &Path) -> io::Result<OwnedFd> {
         .map_err(|errno| with_context("socket", path.display(), &errno.into()))
 }
 
-/// The address of `path`, for which the kernel has 108 bytes including a NUL.
+/// The socket address for `path`, which the kernel limits to 108 bytes including a NUL.
 fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| match errno {
         Errno::NAMETOOLONG => {

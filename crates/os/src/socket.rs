@@ -44,8 +44,8 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the
-/// processes that it is passed to. `WouldBlock` means that the listener's backlog is full.
+/// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, including for
+/// processes that receive it. `WouldBlock` means that the listener's backlog is full.
 pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
     count(Syscall::Socket);

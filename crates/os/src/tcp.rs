@@ -61,8 +61,8 @@ impl Listener {
             result.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
-            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose
-            // a port that another socket is bound to without listening yet.
+            // Connections in TIME-WAIT must not block the port. This excludes port 0, for which the kernel might then
+            // choose a port that another socket is bound to without listening yet.
             option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
         }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
@@ -78,7 +78,7 @@ impl Listener {
         count(Syscall::Listen);
         listen(&socket, BACKLOG).map_err(|errno| with_context("listen", address, &errno.into()))?;
         if reuseport == ReusePort::AfterBind {
-            // After `listen`, since two sockets that do not listen yet may be bound to the same port.
+            // This follows `listen`, since two sockets that do not listen yet may be bound to the same port.
             set_reuseport(&socket, address)?;
         }
         Ok(Listener(socket))
@@ -90,8 +90,8 @@ impl Listener {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
-    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. Of a socket that cannot
-    /// be asked: that it does.
+    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. If the socket cannot be
+    /// examined, it counts as listening.
     pub fn is_listening(&self) -> bool {
         count(Syscall::Getsockopt);
         sockopt::socket_acceptconn(&self.0).unwrap_or(true)
@@ -135,7 +135,7 @@ impl Listener {
         let _ = set_option(&self.0, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
     }
 
-    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
+    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address has the form of [`socket::canonical`].
     ///
     /// A connection that failed before it was accepted is skipped. The rest are local errors: no descriptor is left
     /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).

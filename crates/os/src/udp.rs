@@ -136,7 +136,7 @@ mod tests {
             client.send_to(b"first", asked).expect("sent");
             assert_eq!(receive(&server, &mut batch), 1);
             let path = batch.queries_and_replies().0.reply_path(0);
-            // Another datagram takes its place in the batch.
+            // The next datagram takes its place in the batch.
             let other = UdpSocket::bind((client.local_addr().expect("bound").ip(), 0)).expect("bound");
             other.send_to(b"second", asked).expect("sent");
             assert_eq!(receive(&server, &mut batch), 1);

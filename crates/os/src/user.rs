@@ -25,7 +25,7 @@ pub struct User {
 }
 
 impl User {
-    /// Looks up `user` with all its groups, or with `group` alone. Both are names or IDs.
+    /// Looks up `user` with all its groups, or with `group` alone. Both arguments are names or IDs.
     ///
     /// An ID without an entry in the user database is valid together with a group.
     ///

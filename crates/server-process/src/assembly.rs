@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The parts of a snapshot that outlive a configuration.
 pub(crate) struct Assembly {
-    /// The zones that are served, without what certificate authorities look for.
+    /// The served zones, without ACME challenges.
     pub(crate) zones: Arc<ZoneMap>,
     pub(crate) challenges: ActiveChallenges,
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
@@ -44,8 +44,8 @@ impl Assembly {
         })
     }
 
-    /// Adds to `snapshot`, which has the sites and zones that were loaded, all that clients are answered from with
-    /// `config`, but what secrets are needed for.
+    /// Adds to `snapshot`, which has the loaded sites and zones, everything else that `config` defines for answering
+    /// clients, except the parts that need secrets.
     pub(crate) fn complete(&mut self, config: &Config, snapshot: &mut Snapshot) {
         self.zones = Arc::clone(&snapshot.zones);
         self.zone_parts(config)(snapshot);
@@ -56,7 +56,7 @@ impl Assembly {
         set_client_policies(config, snapshot);
     }
 
-    /// Puts the zones into a snapshot, with what certificate authorities look for, and what depends on zones.
+    /// Puts the zones into a snapshot, with the ACME challenges, and the parts that depend on zones.
     pub(crate) fn zone_parts(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
         let put_zones = self.zones_with_challenges(config);
         let mail_policies = mail_policies(config, &self.zones);
@@ -66,7 +66,7 @@ impl Assembly {
         }
     }
 
-    /// Puts the zones into a snapshot, with what certificate authorities look for.
+    /// Puts the zones into a snapshot, with the ACME challenges.
     pub(crate) fn zones_with_challenges(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
         let (zones, challenges) = (self.challenges.overlay(&self.zones, config), self.challenges.tokens());
         move |snapshot| (snapshot.zones, snapshot.challenges) = (zones, challenges)

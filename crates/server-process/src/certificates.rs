@@ -1,7 +1,7 @@
 //! Loads the certificates and shared keys that the supervisor passes on.
 //!
-//! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps
-//! the last good versions for the next process, in sealed memory.
+//! A certificate that cannot be used affects no other: its last good version stays in service. The supervisor keeps the
+//! last good versions for the next process, in sealed memory.
 
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
@@ -30,7 +30,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
+/// Minimum remaining validity in seconds of the certificate for `localhost` when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
 
 const _: () = assert!(
@@ -157,7 +157,7 @@ impl Certificates {
         Ok(Arc::new(tls(store, tickets, config.refuses_unknown_names)))
     }
 
-    /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
+    /// The certificate for `localhost`, replaced if it expires before the next ticket keys are made.
     fn self_signed(&mut self) -> io::Result<&Certificate> {
         let now_unix_s = unix_seconds();
         let current = self.self_signed.take().filter(|it| it.not_after_unix_s() > now_unix_s + SELF_SIGNED_LEFT_S_MIN);
@@ -192,7 +192,8 @@ impl Certificates {
         }
     }
 
-    /// Loads the certificates' files. A domain whose files cannot be used keeps what it has, or what `kept` has for it.
+    /// Loads the certificates' files. A domain whose files cannot be used keeps its current certificate, or gets its
+    /// certificate from `kept`.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
@@ -302,7 +303,7 @@ struct Loaded<'c> {
     configured: &'c CertificateFiles,
     /// The version in service.
     version: Option<Version>,
-    /// Whether it has replaced another one.
+    /// Whether it has replaced another certificate.
     has_replaced: bool,
     not_used: Option<NotUsed>,
 }
@@ -338,8 +339,8 @@ fn versions_of(kept: &[KeptCertificate], keeper: &Arc<dyn RemoteSigner>) -> Hash
     versions
 }
 
-/// Loads a domain's certificates: the files of each, or the version `before`, which is that with the same path, or
-/// another one of the domain that has no successor.
+/// Loads a domain's certificates: the files of each, or a version in `before`: the version with the same path, or
+/// another of the domain without a successor.
 fn load_domain<'c>(
     group: &'c [CertificateFiles],
     files: &[PassedCertificate],
@@ -415,8 +416,8 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     Some(NotUsed { problem, certificate: Some(certificate.clone()) })
 }
 
-/// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one
-/// from serving.
+/// The good versions that an earlier process has kept; none if it has sent something else, which must not prevent this
+/// process from serving.
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
         log_error(&format!(
@@ -594,7 +595,7 @@ mod tests {
             let mut certificates = Certificates::default();
             let loaded = certificates.load(&config, descriptors).expect("loaded");
             assert!(loaded.tls.is_some());
-            // The next process gets what this one can read.
+            // The next process gets certificates that this process can read.
             let kept = certificates.kept.expect("kept");
             assert_eq!(kept_certificates_from_memfd(&kept).expect("read"), []);
         }

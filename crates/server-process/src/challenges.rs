@@ -15,10 +15,10 @@ use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep a record: the next order has another one.
+/// Seconds for which resolvers keep a record: the next order has a new record.
 const TTL_S: u32 = 5;
 /// Records, and tokens, for each name of an automatic certificate: an order has one for the name and one for a
-/// wildcard, and an order before it may not have ended.
+/// wildcard, and the previous order may not have ended.
 const PER_NAME_MAX: usize = 4;
 
 /// The challenges of the orders in progress.

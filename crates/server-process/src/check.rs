@@ -128,7 +128,7 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// Loads certificates as this user, and sites and zones as the server process's user if this process can switch to it;
-/// also the name of that user if the configuration has none.
+/// also returns the name of that user if the configuration has none.
 fn load(
     config: &Config,
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
@@ -170,7 +170,7 @@ fn load(
             switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
         }
     }
-    // Another user than the one of the server may not reach it.
+    // A user other than the server's may not reach it.
     let state_problem = if switch_problem.is_none() { config.state_problem() } else { None };
     let mut loader = Loader::new();
     loader.set_user(name.clone());
@@ -211,7 +211,7 @@ fn load(
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
         loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &ports, &site.location, &config.limits));
     }
-    // The last: afterwards this process can read nothing else.
+    // This step comes last: afterwards, this process can read nothing else.
     if is_server_user {
         loaded.warnings.extend(exposed_to_server(config, &loader, state_of_check.as_deref()));
     }

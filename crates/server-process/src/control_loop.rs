@@ -109,7 +109,7 @@ pub(crate) struct ControlLoop<'s> {
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
     updates: UpdateQueue,
-    /// Commands that wait until another one has finished with the loader.
+    /// Commands that wait until another command releases the loader.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads only a site or zone.
     loads_one: bool,
@@ -204,7 +204,7 @@ impl<'s> ControlLoop<'s> {
         if self.ordered_end.is_none() {
             if !self.state.listeners.is_listening() {
                 log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
-                // All threads are to notice it.
+                // All threads must notice the stop.
                 self.server.drain(DrainMode::Stopping);
             }
             log_error("this server process has failed; finishing requests in progress, then exiting");
@@ -285,7 +285,7 @@ impl<'s> ControlLoop<'s> {
         sources.wait(Some(deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.
+    /// A signal from the terminal reaches the supervisor as well, which handles it as long as it exists.
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.take() {
             match (&self.state.supervisor, signal) {
@@ -381,7 +381,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Answers what certificate authorities look for from now on.
+    /// Serves the ACME challenges from now on.
     fn update_challenges(&mut self, number: u64, descriptors: IncomingFds) {
         let received: Descriptors = descriptors.into_iter().collect();
         let challenges = received.challenges.ok_or_else(|| io::Error::other("the command has no descriptor"));
@@ -540,7 +540,7 @@ impl<'s> ControlLoop<'s> {
         ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor)
     }
 
-    /// The status, and whether all is served as the configuration says.
+    /// The status, and whether everything is served as configured.
     fn status_text(&self, format: StatusFormat) -> (String, bool) {
         if format == StatusFormat::Metrics {
             return (self.metrics_text(TextFormat::OpenMetrics), true);

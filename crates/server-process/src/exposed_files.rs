@@ -1,6 +1,5 @@
-//! Files that are not for a site's clients, and that a site would serve: the configuration's file, logs, keys and the
-//! like, below a document root. The state folder has the private keys of all domains: no site in or around it is
-//! served.
+//! Private files that a site would serve: the configuration file, logs, keys and the like, below a document root. The
+//! state folder contains all domains' private keys: no site in or around it is served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct PrivateState {
     path: PathBuf,
-    /// Without symbolic links.
+    /// The path without symbolic links.
     real: PathBuf,
 }
 

@@ -28,7 +28,8 @@ const NAME: &str = "zones";
 const LENGTH_BYTES: u64 = 8;
 /// Maximum size of an index in bytes: enough for a million zones.
 const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
+/// Bytes of replaced versions that are always tolerated; above this, replaced versions may have no more bytes than the
+/// current versions.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The facts about a version of a zone that need no parsing.
@@ -238,7 +239,7 @@ impl KeptZones {
         Ok(())
     }
 
-    /// Keeps no versions of other zones than those for which `is_served`.
+    /// Drops versions of zones for which `is_served` is false.
     pub(crate) fn retain(&mut self, is_served: impl Fn(&DomainName) -> bool) -> io::Result<()> {
         let apexes: Vec<DomainName> = self.zones.keys().filter_map(|zone| DomainName::parse(zone).ok()).collect();
         apexes.iter().filter(|apex| !is_served(apex)).try_for_each(|apex| self.remove(apex))
@@ -272,7 +273,7 @@ impl KeptZones {
         self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX)
     }
 
-    /// Drops all segments but the last one, which has these bytes of texts, if it has all versions; whether it has. The
+    /// Drops all segments except the last, which has `text_bytes`, if it has all versions; returns whether it does. The
     /// first segment of a process is such a one.
     fn drop_earlier_segments(&mut self, text_bytes: u64) -> bool {
         let last = self.segments.len().saturating_sub(1);
@@ -363,7 +364,7 @@ mod tests {
         VersionInfo { serial, record_count: 3, loaded_at_unix_s: 1_800_000_000, ends_with_newline: true }
     }
 
-    /// Two files whose content shows zone and serial.
+    /// A zone with two files, whose content shows zone and serial.
     fn text(number: usize, serial: u32) -> ZoneText {
         let (first, second) = (format!("zone {number} serial {serial}\n"), "included\n".repeat(number + 1));
         let files = vec![("a".to_owned(), first.len() as u64), ("b".to_owned(), second.len() as u64)];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// pair of lines.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// A limit, what the server does at it, and the counters of that.
+/// A limit, the server's action at the limit, and the counters of that action.
 struct Limit {
     key: &'static str,
     kind: Kind,

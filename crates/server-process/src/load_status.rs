@@ -17,7 +17,7 @@ pub(crate) struct LoadStatus {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) zones: Vec<Arc<ZoneState>>,
     pub(crate) folder: Option<FolderState>,
-    /// Zones that were to be forced, and do not exist.
+    /// Zones that should be forced, but do not exist.
     pub(crate) unknown_zone_count: usize,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct LoadStatus {
 pub(crate) struct FolderState {
     /// The folder's path with the file pattern.
     pub(crate) files: String,
-    /// Whether it could be listed; otherwise it has the zones that it had.
+    /// Whether the folder could be listed; otherwise its zones are unchanged.
     #[serde(skip)]
     pub(crate) is_listed: bool,
     pub(crate) zone_count: usize,
@@ -85,12 +85,12 @@ pub(crate) struct ZoneState {
     pub(crate) file: PathBuf,
     #[serde(serialize_with = "origin_name")]
     pub(crate) origin: ZoneOrigin,
-    /// Of the version in service; `None` if there is none, and queries are answered with SERVFAIL.
+    /// The facts about the version in service; `None` if there is none, and queries are answered with SERVFAIL.
     pub(crate) serial: Option<u32>,
     pub(crate) record_count: u64,
     #[serde(rename = "loaded_at_unix_s", serialize_with = "unix_s")]
     pub(crate) loaded_at: Option<SystemTime>,
-    /// When the first of its signatures expires; `None` if it is not signed.
+    /// The time when its first signature expires; `None` if it is unsigned.
     #[serde(rename = "signatures_expire_at_unix_s", serialize_with = "unix_s")]
     pub(crate) signatures_expire_at: Option<SystemTime>,
     /// The reason why the current zone file is not served.
@@ -116,7 +116,7 @@ fn unix_s<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Res
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()).serialize(serializer)
 }
 
-/// All of them, by their paths.
+/// All folders, by path.
 fn earlier_files<S: serde::Serializer>(files: &Arc<EarlierFiles>, serializer: S) -> Result<S::Ok, S::Error> {
     files.list(usize::MAX).1.serialize(serializer)
 }

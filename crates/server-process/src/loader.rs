@@ -1,7 +1,7 @@
 //! Loads what a configuration specifies: opens the sites' document roots, and reads the zones that have changed.
 //!
-//! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one
-//! it is unavailable.
+//! A site or zone that cannot be loaded affects no other: its last good version stays in service; without one, it is
+//! unavailable.
 
 mod derived_zones;
 mod one_site;
@@ -61,15 +61,15 @@ pub(crate) use updated_zone::{DeniedChange, UpdatedVersion, UpdatedZone};
 /// With fewer zones, starting a thread costs more than it saves.
 const ZONES_PER_THREAD_MIN: usize = 1_000;
 
-/// Loads one configuration after the other for the same server.
+/// Loads successive configurations of a server.
 #[derive(Debug)]
 pub(crate) struct Loader {
     /// All zones of the process share one seed, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
     /// The directories of all sites so far.
     directories: OpenDirectories,
-    /// Each of them with a site's options; the index is the site's ID. Both keep their ID, and with it their entries in
-    /// the open-file cache.
+    /// The document roots with their sites' options; the index is the site's ID. Both sites keep their IDs, and thereby
+    /// their entries in the open-file cache.
     site_ids: Vec<SiteKey>,
     /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
     /// `serve FOLDER`.
@@ -78,9 +78,9 @@ pub(crate) struct Loader {
     zones: HashMap<DomainName, LoadedZone>,
     /// The zone folder.
     zone_folder: Option<PathBuf>,
-    /// The state folder, if it has zones, or what belongs to zones.
+    /// The state folder, if it holds zone data.
     state: Option<PathBuf>,
-    /// The state folder, whatever it has. The configuration may use none.
+    /// The state folder, whatever its content. The configuration may use none.
     state_folder: Option<PathBuf>,
     /// The state folder of the loaded configuration, if it uses one.
     private_state: Option<PrivateState>,
@@ -124,7 +124,7 @@ struct LoadedZone {
     /// The changes by dynamic updates to that version; `None` if the zone can have none.
     updates: Option<ZoneUpdates>,
     state: Arc<ZoneState>,
-    /// When the end of its first signature was searched for while it has changed, in seconds since 1970.
+    /// The time of the last search for its first expiring signature while it has changed, in seconds since 1970.
     expiration_found_at: Option<u64>,
     /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
@@ -144,7 +144,7 @@ pub(crate) struct Loaded {
     /// The problems of sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
-    /// The sites whose document root has files of rules, or may get some, or is a link to a release.
+    /// The sites whose document root has or may get rules files, or is a link to a release.
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
@@ -215,7 +215,7 @@ impl Loader {
         self.user = user;
     }
 
-    /// From the next load on, no site is served from within the state folder, or from around it.
+    /// From the next load on, no site in or around the state folder is served.
     pub(crate) fn set_state_folder(&mut self, state_folder: Option<PathBuf>) {
         self.state_folder = state_folder;
     }
@@ -225,7 +225,7 @@ impl Loader {
         self.state_folder.as_deref()
     }
 
-    /// From the next load on, these are the agent's derived records.
+    /// Sets the agent's derived records, from the next load on.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;
     }
@@ -309,9 +309,9 @@ impl Loader {
         }
     }
 
-    /// `zone`, or its signed version if it is signed. Until there is a first signed version, the zone is served as the
-    /// operator writes it; but not if the parent zone may have DS records: keys were imported, or the version in
-    /// service has signatures.
+    /// `zone`, or its signed version. Until there is a first signed version, the zone is served as the operator writes
+    /// it; but not if the parent zone may have DS records: keys were imported, or the version in service has
+    /// signatures.
     fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
         let Some((signed, state)) = config.signed_zone(&zone.apex).zip(self.state.as_ref()) else {
             return zone.clone();
@@ -321,7 +321,7 @@ impl Loader {
         let may_have_ds = !signed.is_leaving
             && (state.join(signed.keys_folder()).exists()
                 || served.is_some_and(|served| served.state.signatures_expire_at.is_some()));
-        // If it cannot be told, the zone may be signed: the operator's file would be bogus.
+        // If this is unknown, the zone may be signed, and the operator's file would be bogus.
         match may_have_ds || file.try_exists().unwrap_or(true) {
             true => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
             false => zone.clone(),
@@ -451,7 +451,7 @@ impl Loader {
         listing.zones
     }
 
-    /// The zones of `folder` that this process serves or, before its first load, those that an earlier one has kept.
+    /// The zones of `folder` that this process serves or, before its first load, that an earlier process has kept.
     fn earlier_zones(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig]) -> Vec<ZoneConfig> {
         let loaded = self.zones.iter().map(|(apex, zone)| (apex.clone(), zone.state.file.clone()));
         let kept = self.kept.iter().filter(|_| self.load_count == 1).flat_map(KeptZones::main_files);
@@ -478,7 +478,7 @@ impl Loader {
             let included = zone.sources.iter().flat_map(ZoneSources::paths);
             included.chain([zone.state.file.as_path()])
         });
-        // A symbolic link is read where it leads to.
+        // A symbolic link is followed.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
         let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
         let stored = self
@@ -493,8 +493,8 @@ impl Loader {
         self.directories.open_count()
     }
 
-    /// From now on the sandbox of this process allows only the directories loaded so far, and everything below the
-    /// directories of releases.
+    /// From now on, this process's sandbox allows only the directories loaded so far, and everything below the release
+    /// directories.
     pub(crate) fn restrict_directories(&mut self) {
         self.is_restricted = true;
     }
@@ -670,7 +670,7 @@ impl LoadedZone {
             warnings.clear();
         }
         if context.kept.is_some() {
-            // A server reports thousands of zones, and `check` one that is being corrected.
+            // A server reports on thousands of zones, and `check` on a zone that is being corrected.
             warnings.retain(|warning| warning.severity != Severity::Note);
             keep_first(&mut warnings);
         }
@@ -822,7 +822,7 @@ struct Report {
     denial: Denial,
     /// The watched paths of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
-    /// Directories of sites for which there are no descriptors: one problem for all of them.
+    /// Site directories that lack a descriptor, which are reported as one problem.
     left_out: LeftOut,
     journals: ChangedJournals,
     updates: ChangedUpdates,

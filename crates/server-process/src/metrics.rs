@@ -1,4 +1,4 @@
-//! The server's metrics: what `status` has, and detailed counts, in the form that Prometheus collects.
+//! The server's metrics: the data of `status`, and detailed counts, in the Prometheus format.
 
 mod listener;
 mod text;
@@ -32,7 +32,7 @@ const RELOAD_RESULTS: [&str; 3] = ["success", "partial", "failure"];
 /// The inputs of metrics.
 pub(crate) struct Metrics<'m> {
     pub(crate) status: Status,
-    /// Of each [`LogKind`]; `None` without that log.
+    /// The counters of each [`LogKind`]; `None` without that log.
     pub(crate) logs: [Option<LogStatus>; LogKind::ALL.len()],
     pub(crate) load_status: &'m LoadStatus,
     pub(crate) certificates: &'m [CertificateState],

@@ -1,5 +1,5 @@
-//! The directories that sites serve from, each of which has a descriptor: one for all sites and configurations that use
-//! it, and not more together than the limit of the process leaves to them.
+//! The directories that sites serve from. Each has one descriptor for all sites and configurations that use it, and
+//! their number is limited by the process's descriptor limit.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_os::directory::Directory;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 /// Descriptors for listeners, pollers, folders, standard streams and opening files; at most half of the limit.
 const DESCRIPTORS_RESERVED: usize = 128;
-/// Directories may have so many quarters of the others: clients need the rest.
+/// The share of the remaining descriptors, in quarters, that directories may use: clients need the rest.
 const DIRECTORY_QUARTERS: usize = 3;
 
 /// The path, device and inode of a directory.
@@ -42,7 +42,7 @@ impl DescriptorLimit {
         self.available() / 4 * DIRECTORY_QUARTERS
     }
 
-    /// The least limit for so many directories.
+    /// The lowest descriptor limit for this many directories.
     fn needed_for(directory_count: usize) -> usize {
         DESCRIPTORS_RESERVED + directory_count.div_ceil(DIRECTORY_QUARTERS) * 4
     }
@@ -64,7 +64,7 @@ impl OpenDirectories {
         self.directories.len() - 1
     }
 
-    /// The directory with this index, which was opened again, by the descriptor that it has already.
+    /// The directory with this index, which was opened again, with its existing descriptor.
     ///
     /// # Errors
     /// Returns an error if too many directories are open.

@@ -119,7 +119,7 @@ pub(crate) fn fit_to_descriptor_limit(
     if sum <= available {
         return None;
     }
-    // In proportion: neither service takes the descriptors of the other.
+    // The limits are reduced in proportion: neither service takes the other's descriptors.
     let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
     options.http.connections_max = part(options.http.connections_max);
     options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);

@@ -19,8 +19,8 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Gives up what serving `config` does not need, with zone files in `zone_directories`. The process runs as `user`
-    /// already.
+    /// Drops all privileges that serving `config`, with zone files in `zone_directories`, does not need. The process
+    /// runs as `user` already.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses a layer that it supports.
@@ -34,7 +34,7 @@ impl Sandbox {
         Ok(Sandbox { layers, user: user.map(|user| user.name) })
     }
 
-    /// Has this process read what one that serves `config` can read, and nothing else; with all of its system calls.
+    /// Restricts this process to reading what a server process for `config` can read; system calls are not restricted.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses a layer that it supports.
@@ -48,8 +48,8 @@ impl Sandbox {
         zone_directories: BTreeSet<PathBuf>,
         seccomp: Layer,
     ) -> io::Result<sandbox::Sandbox> {
-        // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
-        // one directory. A directory that cannot be opened affects only its own site or zones.
+        // Directories instead of files, which an editor may replace by others. Each directory is listed once: thousands
+        // of zones may be in one directory. A directory that cannot be opened affects only its own site or zones.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.

@@ -1,6 +1,6 @@
-//! The sites' state, zones and certificates of a server process, and of the processes that it needs. This is the only
-//! judgement of it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and `top`
-//! all have it.
+//! The sites' state, zones and certificates of a server process, and of the processes that it needs. This module alone
+//! decides the condition: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
+//! `top` all have it.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
@@ -44,7 +44,7 @@ pub(crate) trait Condition: Copy + PartialEq + 'static {
     /// The word that all views have for it.
     fn name(self) -> &'static str;
 
-    /// Whether it is served as the configuration says.
+    /// Whether the object is served as configured.
     fn is_good(self) -> bool {
         self == Self::ALL[0]
     }
@@ -53,7 +53,7 @@ pub(crate) trait Condition: Copy + PartialEq + 'static {
 conditions! {
     /// How a site is served.
     SiteCondition {
-        /// All of its document root.
+        /// The whole document root is served.
         Served = "served",
         /// The document root, but not all link targets, rules or user files.
         Incomplete = "incomplete",
@@ -76,7 +76,7 @@ conditions! {
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",
-        /// Without signatures, although it should be signed.
+        /// The zone is served without signatures, although it should be signed.
         Unsigned = "unsigned",
         /// Signatures have expired: validating resolvers refuse its answers.
         Bogus = "bogus",
@@ -96,7 +96,8 @@ conditions! {
         Kept = "kept",
         /// The certificate is valid for some names of the domain, and not for all.
         Incomplete = "incomplete",
-        /// All clients refuse it: it has expired, is not valid yet, has none of the names, or is not for servers.
+        /// All clients refuse the certificate: it has expired, is not valid yet, has none of the names, or is not for
+        /// servers.
         Invalid = "invalid",
         /// Handshakes for the names fail.
         Unavailable = "unavailable",
@@ -106,9 +107,9 @@ conditions! {
 conditions! {
     /// How messages are signed with a TSIG key.
     TsigKeyCondition {
-        /// With its file's secret.
+        /// Messages are signed with the secret in the key's file.
         Served = "served",
-        /// With an earlier one: the file cannot be used.
+        /// Messages are signed with an earlier secret: the file cannot be used.
         Kept = "kept",
         /// Not at all: messages signed with it are refused.
         Unavailable = "unavailable",
@@ -165,7 +166,7 @@ impl AgentProblems {
 #[derive(Debug)]
 pub(crate) struct ServiceState<'s> {
     problems: &'s AgentProblems,
-    /// Zones that are to have signatures.
+    /// Zones that should have signatures.
     signed_zones: HashSet<&'s str>,
     supervision: &'s Supervision,
     /// Whether the supervisor runs.
@@ -261,7 +262,7 @@ impl<'s> ServiceState<'s> {
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let Supervision { agent, keeper, .. } = self.supervision;
         let process = |name, process: &ProcessSupervision| {
-            // Without a supervisor, both have ended.
+            // Without a supervisor, both processes have exited.
             process.is_needed.then_some((name, process.is_running && self.has_supervisor))
         };
         let others = [process("agent", agent), process("keeper", &keeper.process)];

@@ -31,9 +31,9 @@ const WARNINGS_MAX: usize = 100;
 const SHOWN_LOCATIONS_MAX: usize = 6;
 /// Time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-/// For names with an unknown extension.
+/// The media type of names with an unknown extension.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
-/// Extensions whose media type is the unknown one: programs and archives that are stored.
+/// Extensions that should have the unknown media type: programs and archives that browsers store.
 const STORED: [&str; 12] = ["bin", "dat", "deb", "dmg", "exe", "img", "iso", "msi", "pkg", "rpm", "so", "dll"];
 
 /// Checks the files of `site`, whose document root the configuration has as `document_root`, at `location`.
@@ -292,7 +292,7 @@ impl Lint {
         warnings
     }
 
-    /// A warning for each rule that is for a host of another site, or of none: no request for this site has it.
+    /// A warning for each rule that is for another host than the site's: no request for this site matches it.
     fn foreign_hosts(&self, location: &Location) -> Vec<Diagnostic> {
         let hosts = &self.site.hosts;
         let is_own = |host: &str| {
@@ -329,8 +329,8 @@ impl Lint {
             let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, served);
             let Some(LinkError::Circle(locations)) = error else { continue };
             let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
-            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches what any other
-            // leads to.
+            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches the targets of all
+            // others.
             let grows = start + 1 == locations.len();
             let circle = if grows { &[][..] } else { &locations[start..] };
             if !circles.insert(circle.iter().cloned().collect::<BTreeSet<_>>()) {

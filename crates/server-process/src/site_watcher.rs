@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two checks of the sites.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The thread pauses for so many times the time that it was busy.
+/// The pause of the thread, as a multiple of the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
 
 /// The watched paths of one site.
@@ -31,14 +31,14 @@ pub(crate) struct WatchedSite {
     pub(crate) document_root: PathBuf,
     /// The versions of its files of rules; `None` if it does not follow them.
     pub(crate) rules: Option<RulesVersion>,
-    /// The release that its link leads to, as last reported; `None` if its document root is not a link.
+    /// The last reported release of the site's link; `None` if its document root is not a link.
     pub(crate) release: Option<PathBuf>,
 }
 
 /// A change of a site.
 #[derive(Debug)]
 pub(crate) enum SiteChange {
-    /// Of its files of rules.
+    /// The versions of its rules files.
     Rules(Box<ChangedRules>),
     /// The site with this index has another release.
     Release(usize),
@@ -75,7 +75,7 @@ pub(crate) struct SiteWatcher {
     sites: Arc<Mutex<Vec<WatchedSite>>>,
     changes: Receiver<SiteChange>,
     has_changes: Arc<EventFd>,
-    /// Until there is a site to watch, there is no thread.
+    /// The thread starts when there is a site to watch.
     start: Option<(Sender<SiteChange>, Limits)>,
 }
 
@@ -86,7 +86,7 @@ impl SiteWatcher {
         SiteWatcher { sites: Arc::default(), changes, has_changes, start: Some((sender, limits.clone())) }
     }
 
-    /// Watches these sites, and no others.
+    /// Watches exactly these sites.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -167,8 +167,8 @@ impl WatcherThread {
         Some(ChangedRules { watched, loaded })
     }
 
-    /// The site's index if its link leads to another release than before. A release is reported once, even if it cannot
-    /// be served.
+    /// The site's index if its link now leads to another release. A release is reported once, even if it cannot be
+    /// served.
     fn switched_release(&self, watched: &WatchedSite) -> Option<usize> {
         let known = watched.release.as_ref()?;
         let release = ReleaseLink::new(&watched.document_root).current().filter(|release| release != known)?;

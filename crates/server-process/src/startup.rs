@@ -42,9 +42,8 @@ use std::time::{Duration, Instant};
 /// Time for the supervisor to read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with the state inherited from the supervisor. A zone is loaded although it has lost records or its serial
-/// went back if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if
-/// there are some.
+/// Serves with the state inherited from the supervisor. A zone in `forced_zones` is loaded even if it has lost records
+/// or its serial went back. `state_folder` has the zones that are transferred from primary servers, if there are some.
 pub fn serve(
     source: &ConfigSource,
     control_path: Option<PathBuf>,
@@ -143,7 +142,7 @@ impl Inherited {
         })
     }
 
-    /// Becomes the configuration's user, if it has one.
+    /// Switches to the configured user, if any.
     fn switch_user(&mut self, config: &Config) -> Result<Option<User>, StartupError> {
         let user = lookup_user(config).map_err(|diagnostics| self.refuse(diagnostics))?;
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
@@ -161,7 +160,7 @@ impl Inherited {
     fn new_loader(&self, config: &Config, state_folder: Option<PathBuf>, user: Option<&User>) -> Loader {
         let state_of_zones = state_folder.clone().filter(|_| config.has_stored_zones());
         if let Some(state) = &state_of_zones {
-            // Before the sandbox, which allows a folder that exists. The agent may have created it.
+            // This precedes the sandbox, which can only allow an existing folder. The agent may have created it.
             for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
                 let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
             }
@@ -253,7 +252,7 @@ impl Inherited {
         self.send_diagnostics(diagnostics);
     }
 
-    /// Reports what of sites, zones and certificates is not served as the configuration says.
+    /// Reports sites, zones and certificates that are not served as configured.
     fn report_problems(&mut self, load_status: &LoadStatus, certificates: &Certificates) {
         load_status.problems_text().lines().for_each(log_error);
         for line in certificates.problems_text().lines() {

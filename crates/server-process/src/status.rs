@@ -222,7 +222,7 @@ impl<'d> ProcessStatus<'d> {
         }
     }
 
-    /// Whether all is served as the configuration says.
+    /// Whether everything is served as configured.
     pub(crate) fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
@@ -236,7 +236,7 @@ impl<'d> ProcessStatus<'d> {
         self.summary_text() + &self.domains_text(DOMAINS_SHOWN_MAX)
     }
 
-    /// With all threads, sites and zones.
+    /// The status with all threads, sites and zones.
     pub(crate) fn to_verbose_text(&self) -> String {
         self.summary_text() + &self.threads_text() + &self.domains_text(usize::MAX)
     }

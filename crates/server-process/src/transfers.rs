@@ -1,4 +1,4 @@
-//! The keys that sign zone transfers, and the rules which client may transfer which zone, or say that it has changed.
+//! The keys that sign zone transfers, and the rules for clients that may transfer a zone or send NOTIFY for it.
 
 use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};

@@ -47,7 +47,7 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Without blocking: a FIFO would block a reload forever.
+    // Opened without blocking: a FIFO would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

@@ -71,7 +71,7 @@ impl ZoneClient {
 /// An answer's inputs: the served zones and their states.
 #[derive(Debug)]
 pub(crate) struct ZoneAnswers {
-    /// Held as a whole: the control thread frees it, when it is replaced.
+    /// The snapshot is held as a whole: the control thread frees it when it is replaced.
     pub(crate) zones: Arc<ZoneMap>,
     pub(crate) states: Vec<JudgedZone>,
     /// The names of the records that certificate authorities look for.
@@ -79,7 +79,7 @@ pub(crate) struct ZoneAnswers {
     pub(crate) transfers: Arc<OutgoingTransfers>,
 }
 
-/// A zone with how it is served.
+/// A zone with its condition.
 #[derive(Debug)]
 pub(crate) struct JudgedZone {
     state: Arc<ZoneState>,
@@ -241,7 +241,7 @@ impl ZoneAnswers {
         })
     }
 
-    /// Whether the zone `apex` is the one above the small zone of a challenge.
+    /// Whether the zone `apex` encloses the small zone of a challenge.
     fn is_in(&self, challenge: &DomainName, apex: &DomainName) -> bool {
         let challenge = wire_name(challenge);
         let mut above = challenge.as_name().parent();
@@ -321,7 +321,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
     text
 }
 
-/// By what dynamic updates have made the version differ from the file.
+/// The differences between version and file due to dynamic updates.
 fn updates_text(updates: &UpdateState) -> String {
     match updates {
         UpdateState { is_none: true, .. } => "none since the file was written".to_owned(),

@@ -62,7 +62,7 @@ pub(crate) struct UpdateFiles<'c> {
 }
 
 impl<'c> UpdateFiles<'c> {
-    /// Without a state folder there are none.
+    /// Without a state folder, there are no updates.
     pub(crate) fn new(config: &'c Config, state: Option<&Path>) -> UpdateFiles<'c> {
         let file = |apex: &'c DomainName| Some((apex, state?.join(update_file(apex))));
         // A signed version has them.
@@ -87,7 +87,7 @@ impl<'c> UpdateFiles<'c> {
         self.zones.get(apex).map(|file| read_updates(apex, file)).transpose()
     }
 
-    /// As [`UpdateFiles::read`], of a zone whose updates are known.
+    /// Like [`UpdateFiles::read`], for a zone whose updates are known.
     pub(crate) fn known(&self, apex: &DomainName, updates: &ZoneUpdates) -> Option<PriorUpdates> {
         let file = self.zones.get(apex)?.clone();
         Some(PriorUpdates { updates: updates.clone(), file, later_file: LaterFile::ReplacesIfComplete })

@@ -50,7 +50,7 @@ impl LineProblems {
         self.more_count += 1;
     }
 
-    /// The first problems, and one that has the number of the others.
+    /// The first problems, and a last one with the number of the others.
     pub(crate) fn into_vec(self) -> Vec<LineProblem> {
         let LineProblems { first: mut problems, more_from: line, more_count } = self;
         if more_count > 0 {

@@ -202,7 +202,7 @@ impl<'r> FieldEdits<'r> {
         self.put(name, Some(value));
     }
 
-    /// Shared caches must not keep the response, unless a rule says more.
+    /// Shared caches must not keep the response, unless a rule says otherwise.
     pub fn set_private(&mut self) {
         const NAME: &str = "Cache-Control";
         let of_rule = self.edits.iter().find(|edit| edit.name.eq_ignore_ascii_case(NAME));
@@ -292,7 +292,7 @@ impl<'r> FieldEdits<'r> {
 }
 
 impl ResponseKind {
-    /// By the status of a head.
+    /// The kind, by the status in the head.
     fn of(head: &[u8]) -> ResponseKind {
         match head.get(b"HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)) {
             Some(b"200" | b"206") => ResponseKind::Content,

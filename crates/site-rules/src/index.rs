@@ -3,14 +3,14 @@
 use crate::pattern::Pattern;
 use std::collections::HashMap;
 
-/// The positions of rules, by what their patterns have in common.
+/// The positions of rules, by the common part of their patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     /// Patterns of one path.
     exact: HashMap<Box<[u8]>, Vec<u32>>,
     /// Patterns whose first segment is text.
     by_first_segment: HashMap<Box<[u8]>, Vec<u32>>,
-    /// All others.
+    /// All other patterns.
     others: Vec<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Redirects, rewrites and header fields by path: parses a site's rules, and finds the rules for a request. Also the
-//! options of sites that the configuration and the server have in common.
+//! Redirects, rewrites and header fields by path: parses a site's rules, and finds the rules for a request. This crate
+//! also has the site options that configuration and server share.
 //!
 //! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers`
 //! of a document root, and by `server`, which answers by the rules. This crate does no I/O.

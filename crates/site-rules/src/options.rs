@@ -3,7 +3,7 @@
 /// The options for finding a request's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// The names of the file that answers for a directory; the first one that exists does.
+    /// The names of the file that answers for a directory; the first existing file is used.
     pub index: Vec<String>,
     /// Whether the URL of `a.html` is `a`.
     pub clean_urls: bool,
@@ -33,10 +33,10 @@ impl Default for FileOptions {
 /// The way in which a proxy names its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFrom {
-    /// By the PROXY protocol, at the start of the connection.
+    /// The proxy names the client with the PROXY protocol, at the start of the connection.
     ProxyProtocol,
-    /// By the field Forwarded (RFC 7239) of each request.
+    /// The proxy names the client in each request's field Forwarded (RFC 7239).
     Forwarded,
-    /// By each request's field X-Forwarded-For.
+    /// The proxy names the client in each request's field X-Forwarded-For.
     XForwardedFor,
 }

@@ -15,7 +15,7 @@ const QUERY_CONDITIONS_MAX: usize = 8;
 /// A request's target, decoded and normalized as for a file's look-up.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPath<'r> {
-    /// Whether it is requested with HTTPS.
+    /// Whether the request uses HTTPS.
     pub is_https: bool,
     /// The host, in any letter case; `None` if the request has none.
     pub host: Option<&'r [u8]>,
@@ -64,7 +64,7 @@ enum Segment {
     },
 }
 
-/// `*` with what its segments have before and after it, and the segments that follow.
+/// `*` with the text before and after it in its segment, and the following segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Splat {
     prefix: Box<[u8]>,
@@ -254,12 +254,12 @@ impl Pattern {
         !self.query.is_empty()
     }
 
-    /// Whether it is only for one host.
+    /// Whether the pattern is for a single host.
     pub fn has_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// The host, if it is only for one.
+    /// The host, if the pattern is for a single host.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -390,7 +390,7 @@ impl QueryCondition {
     }
 }
 
-/// Whether a pattern has what regular expressions have often, and paths hardly ever.
+/// Whether a pattern contains text that is common in regular expressions and rare in paths.
 fn is_regular_expression(text: &str) -> bool {
     const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
     text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))

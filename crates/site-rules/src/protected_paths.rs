@@ -1,8 +1,9 @@
 //! The paths that rules protect, in every form in which a client can ask for them: without `.html`, with the name of an
 //! index, of a compressed form.
 //!
-//! A rule is written for one of these forms, and a request or a file has another one, so each pattern is compared with
-//! all forms of a path. An index leaves few patterns to compare: it has them by a key that all forms of a path share.
+//! A rule may be written for one of these forms, and a request or file may have another, so each pattern is compared
+//! with all forms of a path. An index leaves few patterns to compare: it has them by a key that all forms of a path
+//! share.
 
 use crate::index::{Candidates, Index};
 use crate::options::FileOptions;
@@ -57,8 +58,8 @@ impl ProtectedPaths {
         self.find(path, Subject::File)
     }
 
-    /// The position of the first rule that would protect a file to which a request for `path` might lead, if there were
-    /// one.
+    /// The position of the first rule that would protect a file to which a request for `path` might lead, if the file
+    /// existed.
     pub fn find_for_missing(&self, path: &[u8], ends_with_slash: bool) -> Option<usize> {
         self.find(path, Subject::Missing { ends_with_slash })
     }

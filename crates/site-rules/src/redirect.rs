@@ -23,7 +23,7 @@ pub struct RedirectText<'t> {
     pub to: Option<&'t str>,
     /// The status; 301 by default.
     pub status: Option<u64>,
-    /// Whether it applies where a file exists too. By default redirects do, and errors without their own page.
+    /// Whether it applies where a file exists too. By default, redirects and errors without their own page do.
     pub force: Option<bool>,
 }
 
@@ -83,7 +83,7 @@ pub enum PageStatus {
 pub struct Destination {
     /// The URL without its fragment.
     url: Template,
-    /// From `#` on.
+    /// The fragment, from `#` on.
     fragment: Option<Template>,
     /// Bytes of its scheme and host; 0 for a path of the same host.
     host_bytes: usize,
@@ -128,7 +128,7 @@ impl Redirect {
         Ok(redirect)
     }
 
-    /// Refuses a redirect that leads to itself.
+    /// Refuses a redirect to itself.
     fn check_loop(&self, from: &str) -> Result<(), RuleError> {
         let is_certain = self.is_forced || self.pattern.exact_path().is_some();
         if !is_certain || self.pattern.has_query() || self.pattern.has_host() {

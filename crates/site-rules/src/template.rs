@@ -1,4 +1,4 @@
-//! Text with `:splat` and `:name`, for which the parts of a request are inserted.
+//! Text with `:splat` and `:name`, which are replaced by parts of a request.
 
 use crate::error::RuleError;
 use crate::escape::{Place, put_encoded, put_url_text};
@@ -18,7 +18,7 @@ enum Part {
 }
 
 impl Template {
-    /// The text of a URL, or of a part of one, of which the path begins at its start.
+    /// The text of a URL, or of its path and the rest.
     ///
     /// # Errors
     /// Returns an error if the pattern does not have a placeholder that the text has.
@@ -79,7 +79,7 @@ impl Template {
         (self, start_bytes)
     }
 
-    /// Whether it has a placeholder.
+    /// Whether the template has a placeholder.
     pub(crate) fn has_placeholder(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }

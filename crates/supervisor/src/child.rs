@@ -204,7 +204,7 @@ impl<R: Role> Default for OnlyChild<R> {
 }
 
 impl<R: Role> OnlyChild<R> {
-    /// The one that runs.
+    /// The running child.
     pub(super) fn get(&self) -> Option<&Child<R>> {
         let State::Running(child) = &self.state else { return None };
         Some(child)

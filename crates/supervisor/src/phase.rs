@@ -26,7 +26,7 @@ pub(crate) enum Phase {
 pub(crate) enum PhaseInput {
     /// The process has reported that it serves.
     Ready,
-    /// Another process has replaced it.
+    /// Another process has replaced this process.
     Replaced,
     /// The process has reported that it has failed.
     Failed,

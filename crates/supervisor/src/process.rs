@@ -116,7 +116,7 @@ impl Process {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Changes the phase, and does what that requires; whether it has changed.
+    /// Changes the phase, and takes the required action; returns whether the phase has changed.
     pub(super) fn apply(&mut self, input: PhaseInput) -> bool {
         let Some((phase, action)) = self.phase().next(input) else { return false };
         if phase != self.phase() {
@@ -154,7 +154,7 @@ mod tests {
     /// A process in this phase, and the other end of its connection.
     fn process_in(phase: Phase) -> (Process, SeqpacketSocket) {
         let (program, arguments) = (Path::new("/bin/tail"), ["-f".into(), "/dev/null".into()]);
-        // Without blocked signals, which this program would unblock.
+        // The child starts without blocked signals, since this program does not unblock them.
         let handle = sanderling_os::process::spawn(program, "tail", &arguments, &[]);
         let (own, other) = SeqpacketSocket::pair().expect("a pair");
         let connection = Connection::from_fd(own.into()).expect("a connection");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The running program, even if its path now leads to another.
 pub(super) const RUNNING: &str = "/proc/self/exe";
 
-/// The path of this program as it was started. A link that has been changed to a new version leads to that.
+/// The path of this program as it was started. A link that was switched to a new version leads to the new version.
 pub(super) fn installed_path() -> PathBuf {
     let name = env::args_os().next().unwrap_or_default();
     let folder = env::current_dir().unwrap_or_default();

@@ -167,7 +167,8 @@ enum Task {
     },
     /// A server process starts.
     Start(Start),
-    /// A server process has replaced another one for a reload, which is answered when that one accepts no more.
+    /// A server process has replaced another for a reload, which is answered when the replaced process has stopped
+    /// accepting.
     Replace(Replacement),
 }
 
@@ -205,7 +206,7 @@ impl Task {
         }
     }
 
-    /// Whether it is a reload that process `generation` was told to do.
+    /// Whether the task is a reload that process `generation` was told to do.
     fn is_reload_of(&self, generation: u64) -> bool {
         matches!(self, Task::Reload { generation: told, .. } if *told == generation)
     }
@@ -555,7 +556,7 @@ impl ActiveConfig {
         Ok(ActiveConfig { config: Arc::clone(&self.config), text })
     }
 
-    /// When the configuration was read: the memfd keeps the time of its last write, through an exec as well.
+    /// The time when the configuration was read: the memfd keeps the time of its last write, even through an exec.
     fn read_at(&self) -> SystemTime {
         let text = self.text.try_clone().map(File::from);
         text.and_then(|text| text.metadata()?.modified()).unwrap_or(UNIX_EPOCH)

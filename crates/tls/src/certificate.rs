@@ -1,5 +1,5 @@
-//! A certificate chain with its private key: read from PEM, refused if clients could not use it, and checked for what
-//! they might refuse.
+//! A certificate chain with its private key: read from PEM, refused if clients could not use it, and checked for
+//! defects that clients might refuse.
 
 use crate::certificate_error::{CertificateError, CertificateProblem, FileContent};
 use crate::der::{self, Elements};
@@ -115,8 +115,8 @@ impl Certificate {
         !self.facts.addresses.is_empty()
     }
 
-    /// Whether it is valid for `host`: a name in any letter case, with or without a dot at its end, a wildcard that it
-    /// has, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
+    /// Whether the certificate is valid for `host`: a name in any letter case, with or without a dot at its end, one of
+    /// its own wildcards, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
         let name = host.strip_suffix(b".").unwrap_or(host);
         let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
@@ -149,12 +149,12 @@ impl Certificate {
         &self.facts.issuer
     }
 
-    /// The last second in which it is valid, since 1970.
+    /// The last second of the validity, since 1970.
     pub fn not_after_unix_s(&self) -> u64 {
         self.facts.not_after_unix_s
     }
 
-    /// The first second in which it is valid, since 1970.
+    /// The first second of the validity, since 1970.
     pub fn not_before_unix_s(&self) -> u64 {
         self.facts.not_before_unix_s
     }

@@ -68,7 +68,7 @@ pub enum CertificateError {
         /// The reason why.
         reason: String,
     },
-    /// A section of a file is indented, so that it is not one of PEM.
+    /// A section of a file is indented, which PEM does not allow.
     #[error("{file} has white space before -----BEGIN in line {line}")]
     Indented {
         /// The file.
@@ -216,7 +216,7 @@ pub enum CertificateProblem {
         /// The hash.
         hash: &'static str,
     },
-    /// Only some clients support its key.
+    /// Only some clients support the certificate's key.
     #[error("the key is {key_type}, which browsers do not support")]
     UnsupportedByBrowsers {
         /// The key's type.
@@ -228,7 +228,7 @@ pub enum CertificateProblem {
 }
 
 impl CertificateProblem {
-    /// Whether it is that the certificate is not valid for a name.
+    /// Whether the problem is that the certificate is not valid for a name.
     pub fn is_of_name(&self) -> bool {
         matches!(self, CertificateProblem::MissingName(_))
     }

@@ -17,7 +17,7 @@ pub const KEY_ID_BYTES: usize = 32;
 pub struct KeyId(pub [u8; KEY_ID_BYTES]);
 
 impl KeyId {
-    /// The name of the key that belongs to `public_key`, a SubjectPublicKeyInfo.
+    /// The ID of the key that belongs to `public_key`, a SubjectPublicKeyInfo.
     pub fn of(public_key: &[u8]) -> KeyId {
         let hash = digest(&SHA256, public_key);
         KeyId(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))

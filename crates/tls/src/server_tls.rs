@@ -1,4 +1,4 @@
-//! All that a listener's TLS needs: one immutable value, replaced as a whole.
+//! Everything that a listener needs for TLS: an immutable value, replaced as a whole.
 
 use crate::alpn::Alpn;
 use crate::certificate_store::CertificateStore;
@@ -18,7 +18,7 @@ pub struct ServerTls(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// By the order of their suites.
+    /// The configurations, by the order of their suites.
     configs: [(SuiteOrder, Arc<ServerConfig>); SuiteOrder::ALL.len()],
     certificates: Arc<CertificateStore>,
 }

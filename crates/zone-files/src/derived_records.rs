@@ -79,13 +79,13 @@ pub struct Derivations<'c> {
 }
 
 impl<'c> Derivations<'c> {
-    /// For the zones of `config` and of its folder, of which the agent has made `set`.
+    /// The derivations for the zones of `config` and of its folder, for which the agent has made `set`.
     pub fn new(config: &'c Config, set: &'c DerivedSet) -> Derivations<'c> {
         Derivations { config, set, by_zone: config.derived_rrsets(), challenge_names: ChallengeNames::new(config) }
     }
 
-    /// The derived records of `zone`. A signed zone gets none here: its signed version already has the records. Nothing
-    /// is derived for zones that the agent writes.
+    /// The derived records of `zone`. A signed zone gets none here: its signed version already has the records. No
+    /// records are derived for zones that the agent writes.
     pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
         let resolves_aliases = self.config.resolves_aliases();
         if zone.origin != ZoneOrigin::Operator {
@@ -115,7 +115,7 @@ pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainNa
 #[derive(Clone, Debug)]
 pub struct Alias {
     pub(crate) position: Position,
-    /// The name that has it, in lower case.
+    /// The owner of the record, in lower case.
     pub owner: NameBuf,
     /// The name that has the addresses, in lower case.
     pub target: NameBuf,
@@ -127,7 +127,7 @@ impl Alias {
         Alias { position, owner: owner.to_lowercase(), target: target.to_lowercase() }
     }
 
-    /// The target without a dot at its end, as [`DerivedRecord::owner`] has it.
+    /// The target without a dot at its end, as in [`DerivedRecord::owner`].
     pub fn target_text(&self) -> String {
         self.target.to_string().trim_end_matches('.').to_owned()
     }
@@ -151,7 +151,7 @@ struct AddedRrset {
 }
 
 impl AddedRecords {
-    /// Where the records of this name and type come from, unless it is the file.
+    /// The source of the records of this name and type, unless it is the file.
     pub fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
         let added = self.rrsets.iter().find(|added| added.rtype == rtype && added.owner.as_name() == owner)?;
         Some(&added.origin)
@@ -172,7 +172,7 @@ impl AddedRecords {
     }
 }
 
-/// Sees a file's records, and then adds to them.
+/// Examines a file's records, and then adds to them.
 pub(crate) struct RecordMerge<'d> {
     derivation: &'d ZoneDerivation,
     apex: NameBuf,
@@ -361,7 +361,7 @@ impl<'d> RecordMerge<'d> {
         let of_file = in_file.and_then(|name| rtypes.chain([Rtype::CNAME]).find_map(|rtype| name.position_of(rtype)));
         if let Some(position) = of_file {
             if rrset.kind == DerivedKind::MtaStsHost {
-                // The operator knows best where it is.
+                // The operator configured this on purpose.
                 return;
             }
             let message = format!("the file has precedence: no {} record is derived for {}", types[0], rrset.owner);
@@ -467,7 +467,7 @@ fn hints(host: &NameInFile) -> String {
     list("ipv4hint", v4) + &list("ipv6hint", v6)
 }
 
-/// Adds the record of a line of a zone file; whether it is one.
+/// Adds the record in a line of a zone file; returns whether the line has one.
 fn add_text(text: String, apex: Name<'_>, sink: &mut RecordSink<'_>) -> bool {
     let mut parser = Parser::new("derived".to_owned(), text.into_bytes(), apex, ParserLimits::default());
     match parser.next() {

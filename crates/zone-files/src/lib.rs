@@ -1,5 +1,5 @@
-//! Reads zone files: with the files that they include, with the records that are derived for the zone, and with what
-//! dynamic updates have changed.
+//! Reads zone files with the files that they include, the records derived for the zone, and the changes by dynamic
+//! updates.
 //!
 //! The server process reads the zones that it serves so, and the agent those that it signs.
 #![forbid(unsafe_code)]

@@ -43,7 +43,8 @@ fn policy_text(head: &str, mut mail_servers: Vec<String>) -> Option<String> {
     complete_mail_policy(head, &mail_servers)
 }
 
-/// The mail server of an MX record with this data; `None` for one that no policy can name, such as the root (RFC 7505).
+/// The mail server of an MX record with this data; `None` for a server that no policy can name, such as the root (RFC
+/// 7505).
 pub(crate) fn mail_server(rdata: &[u8]) -> Option<String> {
     let name = Name::parse(rdata.get(PREFERENCE_BYTES..)?).ok()?.to_lowercase().as_name().to_string();
     let name = name.trim_end_matches('.');

@@ -25,13 +25,13 @@ pub struct Failure {
     pub denial: Denial,
 }
 
-/// Whether permission to read something was denied, and by what.
+/// Whether permission to read a file was denied, and by what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
-    /// Nothing was denied.
+    /// No permission was denied.
     #[default]
     None,
-    /// This process's user does not have it, and another process of this user would not either.
+    /// This process's user lacks the permission, and so would another process of this user.
     Permissions,
     /// This process's sandbox: a new process can read this path, and can open it to its own sandbox.
     Sandbox(PathBuf),
@@ -40,7 +40,7 @@ pub enum Denial {
 /// A zone that was read.
 #[derive(Debug)]
 pub struct ReadZone {
-    /// The zone, as it is served.
+    /// The zone in serving form.
     pub zone: Zone,
     /// The records of the zone that are not in its files.
     pub added: AddedRecords,
@@ -75,7 +75,7 @@ pub fn load(
     let text = read(&config.file, &mut budget_bytes, &mut sources, limits);
     let text = text.map_err(|error| failure(&config.file, error))?;
     let changes_path = changes_file(&config.file);
-    // A log that is there and cannot be read is an error: without it, an earlier version would be served.
+    // A log that exists but cannot be read is an error: without it, an earlier version would be served.
     let has_changes = config.origin != ZoneOrigin::Operator && changes_path.try_exists().unwrap_or(true);
     let changes = has_changes.then(|| read(&changes_path, &mut budget_bytes, &mut sources, limits));
     let changes = changes.transpose().map_err(|error| failure(&changes_path, error))?;
@@ -363,7 +363,7 @@ fn read(
     sources: &mut ZoneSourcesBuilder,
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
-    // Without blocking: a FIFO at a zone file's path would block a reload forever.
+    // Opened without blocking: a FIFO at a zone file's path would block a reload forever.
     let read_error = |error| ReadError::new(path, &error);
     let open = || {
         let file = sanderling_os::file::open_nonblocking(path)?;

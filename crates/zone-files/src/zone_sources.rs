@@ -16,7 +16,7 @@ const TIMESTAMP_GRANULARITY_S: i64 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct ZoneSources {
     files: Vec<SourceFile>,
-    /// Files that would have been read, and were not there.
+    /// Files that would have been read, but did not exist.
     absent: Vec<PathBuf>,
     /// A hash of the content of all files.
     hash: u64,
@@ -44,11 +44,11 @@ struct SourceFile {
 /// The text of all files of a zone.
 #[derive(Debug)]
 pub struct ZoneText {
-    /// A hash of it.
+    /// A hash of the content.
     pub hash: u64,
     /// Path and length of each file, in the order in which they were read.
     pub files: Vec<(String, u64)>,
-    /// The text of one file after the other; `None` if it is too long.
+    /// The texts of the files in order; `None` if they are too long.
     pub content: Option<Vec<u8>>,
     /// Whether each file ends with a newline.
     pub ends_with_newline: bool,
@@ -98,7 +98,7 @@ impl ZoneSourcesBuilder {
         }
     }
 
-    /// Adds a file that would have been read, and is not there.
+    /// Adds a file that would have been read, but does not exist.
     pub(crate) fn add_absent(&mut self, path: PathBuf) {
         self.absent.push(path);
     }
@@ -129,7 +129,7 @@ impl ZoneSources {
         let mut builder = ZoneSourcesBuilder::new(0);
         for SourceFile { path, stat, .. } in &self.files {
             let Ok(metadata) = fs::metadata(path) else { return false };
-            // Another length means other content; only a regular file is read.
+            // A different length means different content; only a regular file is read.
             if !metadata.is_file() || metadata.len() != stat.length_bytes {
                 return false;
             }
@@ -157,7 +157,7 @@ impl FileStat {
         }
     }
 
-    /// Whether the last change is so long before `now` that a later one has another time.
+    /// Whether the last change is old enough at `now` that a later change has a different time.
     fn has_unique_times(&self, now: SystemTime) -> bool {
         let newest_s = self.modified.0.max(self.changed.0);
         now.duration_since(SystemTime::UNIX_EPOCH)
@@ -186,7 +186,7 @@ mod tests {
         fs::write(folder.path().join("b.zone"), "first").unwrap();
         fs::rename(folder.path().join("b.zone"), &path).unwrap();
         assert!(sources.are_unchanged());
-        // Another content of the same length.
+        // The file has different content of the same length.
         fs::write(&path, "other").unwrap();
         assert!(!sources.are_unchanged());
         fs::write(&path, "first").unwrap();
@@ -204,7 +204,7 @@ mod tests {
         assert!(!sources.files[0].has_unique_times, "a file of this second");
         sources.hash = 0;
         assert!(!sources.are_unchanged(), "the content is compared");
-        // As if the file had been old: its metadata suffices, whatever the hash.
+        // The file is treated as old: its metadata suffices, whatever the hash.
         sources.files[0].has_unique_times = true;
         assert!(sources.are_unchanged());
     }

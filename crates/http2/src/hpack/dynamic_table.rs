@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::Field;
 
-/// The bytes of all entries, by the count of RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
+/// Maximum size of all entries, counted as in RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub(super) const TABLE_BYTES_MAX: usize = 4096;
 /// An entry's overhead, in addition to its name and value.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
@@ -57,7 +57,7 @@ impl DynamicTable {
         })
     }
 
-    /// Sets how much the entries may count together, at most [`TABLE_BYTES_MAX`].
+    /// Sets the maximum size of all entries, at most [`TABLE_BYTES_MAX`].
     pub(super) fn set_size_bytes_max(&mut self, size_bytes_max: usize) {
         self.size_bytes_max = size_bytes_max;
         self.evict_to(size_bytes_max);

@@ -120,7 +120,7 @@ impl<B> Session<B> {
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
         let DecodedHead { state, content_bytes, has_expectation, priority } = decoded;
-        // Until the client has the server's settings, it may send as much as by the first window of RFC 9113 §6.9.2.
+        // Until the client has the server's settings, it may fill the initial window of RFC 9113 §6.9.2.
         let window_bytes = limits.content_window().max(INITIAL_WINDOW);
         let client_side = ClientSide::Open { left_bytes: content_bytes, window_bytes };
         let client_side = client_side.after(0, header.has(flag::END_STREAM));

@@ -113,7 +113,7 @@ impl<B> DataFrame<'_, B> {
         (body, &mut self.out[self.start + HEADER_BYTES..])
     }
 
-    /// Ends the frame, whose content are the first `length_bytes` of the room, at least one.
+    /// Ends the frame, whose content is the first `length_bytes` of the room, at least one.
     pub fn finish(self, length_bytes: usize) {
         let DataFrame { session, limits, out, start, index } = self;
         debug_assert!(length_bytes > 0 && start + HEADER_BYTES + length_bytes <= out.len());

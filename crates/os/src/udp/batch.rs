@@ -13,11 +13,11 @@ pub const REPLY_BYTES_MAX: usize = 4096;
 /// Space for one control message with a local address, of either family.
 const CONTROL_BYTES: usize = 64;
 
-/// Distance between two datagrams. Not a multiple of 4096, so that they do not all map to the same sets of the
-/// processor's first-level cache.
+/// Distance between two datagrams. The size is not a multiple of 4096, so that the buffers do not all map to the same
+/// sets of the processor's first-level cache.
 const QUERY_STRIDE_BYTES: usize = QUERY_BYTES_MAX + 64;
-/// Replies are stored one after another, each at the start of a cache line. Most are short, so that a batch of them
-/// takes two or three pages instead of one page each.
+/// Replies are stored one after another, each at the start of a cache line. Most replies are short, so a batch takes
+/// two or three pages instead of a page each.
 const REPLY_ALIGNMENT: usize = 64;
 
 /// Datagrams received together, with buffers for their replies.
@@ -157,7 +157,7 @@ impl<'b> Queries<'b> {
         }
     }
 
-    /// Where the reply to the datagram at `index` goes, if it is sent later: see
+    /// The destination of a later reply to the datagram at `index`: see
     /// [`Socket::send_later`](super::Socket::send_later).
     pub fn reply_path(&self, index: usize) -> ReplyPath {
         let header = &self.headers[index].msg_hdr;

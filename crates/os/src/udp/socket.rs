@@ -1,7 +1,7 @@
 //! UDP sockets: receive batches of datagrams and send their replies, by the selected variant.
 
-// `recvmmsg` and `sendmmsg` are made by `syscall`: the functions of the C library are cancellation points, which a
-// query that arrives alone would pay for with 130 instructions.
+// `recvmmsg` and `sendmmsg` are made by `syscall`: the C library's functions are cancellation points, which cost 130
+// instructions for a query that arrives alone.
 
 use super::batch::{BATCH_COUNT_MAX, Batch, ReplyPath};
 use super::local_address::{request_local_addresses, set_reply_source};
@@ -41,7 +41,7 @@ impl Socket {
         Socket::bind_as(address, ReusePort::BeforeBind)
     }
 
-    /// A UDP socket and a TCP listener with the same address and port, also if the kernel chooses the port.
+    /// A UDP socket and a TCP listener with the same address and port, even if the kernel chooses the port.
     pub fn bind_with_listener(address: SocketAddr) -> io::Result<(Socket, Listener)> {
         let mut remaining_tries = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
         loop {
@@ -92,8 +92,8 @@ impl Socket {
         local_address(&self.descriptor)
     }
 
-    /// Whether a process that has the socket has shut it down for receiving or sending (`shutdown(2)`), from which it
-    /// does not recover. An empty datagram that is sent to the port "discard" of this machine tells.
+    /// Whether a process with the socket has shut it down for receiving or sending (`shutdown(2)`), which cannot be
+    /// undone. An empty datagram that is sent to the port "discard" of this machine tells.
     pub fn is_shut_down(&self) -> bool {
         const DISCARD: u16 = 9;
         let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];

@@ -26,15 +26,15 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Builds zones again on a new thread, if other records are derived for them. While something else is loaded, that
-    /// waits.
+    /// Builds zones again on a new thread, if other records are derived for them. The rebuild waits while another load
+    /// is in progress.
     pub(super) fn load_derived(&mut self) {
         let derived = Arc::clone(&self.state.derived);
         let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);
         let Some(loader) = self.state.loader.take_if(is_needed) else { return };
         let config = Arc::clone(&self.state.config);
         self.start_building_again(loader, move |loader: &mut Loader| {
-            // On the thread: if none starts, the load stays due.
+            // This runs on the thread: if no thread starts, the load stays due.
             loader.set_derived(derived);
             loader.load_derived(&config)
         });

@@ -1,5 +1,5 @@
-//! Has dynamic updates applied and stored, and answers them: all that wait of one zone together, and nothing else is
-//! loaded meanwhile.
+//! Has dynamic updates applied and stored, and answers them: all waiting updates of a zone together. No other load runs
+//! meanwhile.
 //!
 //! ```text
 //! inbox → loader → the agent stores what they make → the version is served → the clients are answered
@@ -84,16 +84,16 @@ struct AwaitedUpdates {
     apex: DomainName,
     /// The serial of the version.
     serial: u32,
-    /// Whether it has the updates. Otherwise they are applied to it.
+    /// Whether the version includes the updates. Otherwise the updates are applied to it.
     has_updates: bool,
     updates: Vec<(ReceivedUpdate, UpdateResult)>,
     deadline: Instant,
 }
 
-/// A version that the agent is to store.
+/// A version that the agent must store.
 struct Storing {
-    /// Here, so that nothing else is loaded; `None` for a version that the agent signs; the agent may hand over others
-    /// in the meantime.
+    /// The loader, held so that no other load runs; `None` for a version that the agent signs: the agent may hand over
+    /// others in the meantime.
     loader: Option<Loader>,
     apex: DomainName,
     version: UpdatedVersion,
@@ -136,7 +136,7 @@ impl UpdateQueue {
         }
     }
 
-    /// When the next update is answered although it is not stored.
+    /// The deadline for the next update, which is then answered although it is not stored.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.inbox.oldest().map(|since| since + self.timeout);
         let awaited = self.awaited.iter().map(|awaited| awaited.deadline);
@@ -199,7 +199,7 @@ impl ControlLoop<'_> {
             }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
-        // After updates, the work that has waited for the loader comes first.
+        // After updates, work that waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
         // The next updates are for that version.

@@ -111,7 +111,7 @@ impl ControlLoop<'_> {
         let Err((error, finish)) = started else { return };
         let problem = format!("cannot start a thread to load the zone {zone}: {}", error_text(&error));
         log_error(&problem);
-        // The agent, or another client, that waits for the zone is told, and tries again.
+        // The agent, or another client that waits for the zone, is informed and retries.
         if let Some(loader) = self.state.loader.take()
             && let Finished::Zone(result) = finish(loader, Some(Err(problem)))
         {
@@ -210,7 +210,7 @@ impl ControlLoop<'_> {
         Some(format!("{reason}; replacing this process, at most once a minute"))
     }
 
-    /// Logs another version of a zone: one a minute, unless it is not as it should be.
+    /// Logs a new version of a zone: at most one line a minute, unless there is a problem.
     pub(super) fn log_version(&mut self, state: &ZoneState, before: Option<&ZoneState>, text: &str) {
         let serials = before.and_then(|before| before.serial).zip(state.serial);
         match serials.filter(|&(from, to)| is_later(to, from) && state.problem.is_none()) {
@@ -243,7 +243,7 @@ impl ControlLoop<'_> {
         self.on_zone_served(&state.name, state.serial);
     }
 
-    /// Stops to serve a zone whose file was removed.
+    /// Stops serving a zone whose file was removed.
     fn apply_removal(&mut self, removed: RemovedZone, client: ZoneClient) {
         let RemovedZone { name, kept, journals } = removed;
         self.keep_zones(kept);
@@ -327,7 +327,7 @@ fn denied_text(path: &Path) -> String {
     format!("the running process's sandbox does not allow {}", path.display())
 }
 
-/// The result of loading a zone; `transfer_problem` is why it is not transferred.
+/// The result of loading a zone; `transfer_problem` is the reason why it is not transferred.
 fn outcome_text(
     state: &ZoneState,
     before: Option<&ZoneState>,

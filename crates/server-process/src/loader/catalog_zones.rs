@@ -48,7 +48,7 @@ impl Loader {
         report.journals.extend(removed.iter().map(|apex| (apex.as_str().to_owned(), Vec::new())));
         let mut added = Vec::new();
         for member in &members {
-            // A zone of the operator with the same name stays.
+            // The operator's zone of the same name stays.
             if !self.zones.contains_key(&member.apex) {
                 let derivation = Arc::<ZoneDerivation>::default();
                 let entry = self.load_zone(member, derivation, &config.limits, &[], stored, report);

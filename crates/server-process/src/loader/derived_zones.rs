@@ -1,5 +1,5 @@
-//! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading
-//! their files: the operator may be writing them.
+//! Rebuilds zones for which the agent has derived other records, or stored other dynamic updates, without reading their
+//! files: the operator may be writing them.
 
 use super::refused_version::Provenance;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Loader {
-    /// Builds the zones again for which something else is derived than for the versions in service.
+    /// Rebuilds the zones whose derived records differ from the versions in service.
     pub(crate) fn load_derived(&mut self, config: &Config) -> Vec<OneZone> {
         let derived = Arc::clone(&self.derived);
         let derivations = Derivations::new(config, &derived);
@@ -28,7 +28,7 @@ impl Loader {
         built
     }
 
-    /// The zones of the folder for which the agent has derived something.
+    /// The zones of the folder for which the agent has derived records.
     fn derived_zones_of_folder(&self, config: &Config) -> impl Iterator<Item = ZoneConfig> {
         let of_config: HashSet<&DomainName> = config.zones.iter().map(|zone| &zone.apex).collect();
         let names = self.derived.zones.keys().filter_map(|name| DomainName::parse(name).ok());
@@ -49,7 +49,7 @@ impl Loader {
         self.build_again(config, &zone, derivation, "read the dynamic updates").into_iter().collect()
     }
 
-    /// Builds a zone again from the text of the version in service. `action` is what cannot be done without it.
+    /// Builds a zone again from the text of the version in service. `action` is the action that fails without it.
     fn build_again(
         &mut self,
         config: &Config,

@@ -1,4 +1,4 @@
-//! Loads one site again, without the rest of the configuration: it has another release.
+//! Reloads a site with another release, without the rest of the configuration.
 
 use super::{Loader, Report, Watched};
 use crate::load_status::SiteState;

@@ -51,7 +51,7 @@ pub(crate) struct OneZone {
     pub(crate) journals: ChangedJournals,
     /// The dynamic updates that the agent must store.
     pub(crate) updates: ChangedUpdates,
-    /// If it is a catalog, the zones that it has brought or removed since.
+    /// For a catalog, the zones that it has added or removed since.
     pub(crate) members: MemberChanges,
 }
 
@@ -83,9 +83,8 @@ impl OneZone {
 }
 
 impl Loader {
-    /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
-    /// although it has lost records or its serial went back. A zone whose file is no longer in the zone folder is
-    /// removed.
+    /// Reloads the zone `name` of `config`, unless its files are unchanged; always if it is forced, even if it has lost
+    /// records or its serial went back. A zone whose file is no longer in the zone folder is removed.
     ///
     /// # Errors
     /// Returns an error if the zone does not exist.

@@ -36,7 +36,7 @@ impl LoadedZone {
         let guard = || Some((self.info.as_ref()?, context.limits));
         match self.provenance {
             Provenance::Files => {
-                // A changed file that has been taken once stays.
+                // A changed file that was accepted once stays in use.
                 let merged = updates.map(|updates| &updates.merged);
                 let held = merged.filter(|merged| merged.outcome == MergeOutcome::Applied).and_then(Merged::held);
                 let of_updates = held.map(|later| zone_files::held_updates(&zone.apex, &zone.file, later));

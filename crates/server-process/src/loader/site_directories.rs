@@ -10,13 +10,13 @@ use sanderling_os::directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Directories of sites for which there are no descriptors.
+/// Site directories that lack a descriptor.
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
     /// The number of document roots among them; their sites are not served.
     pub(super) root_count: usize,
-    /// Of the first site that has one, if possible of one that is not served.
+    /// The location of the first site with such a directory, if possible of a site that is not served.
     pub(super) location: Option<Location>,
 }
 
@@ -28,8 +28,8 @@ enum IsRoot {
 }
 
 impl Loader {
-    /// The releases before the current release of `link`, and their indexes. A site is served without one that cannot
-    /// be opened.
+    /// The releases before the current release of `link`, and their indexes. A site is served without a release that
+    /// cannot be opened.
     pub(super) fn open_previous(
         &mut self,
         site: &sanderling_config::Site,
@@ -74,7 +74,8 @@ impl Loader {
         kept.ok()
     }
 
-    /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
+    /// The link targets that can be opened, and their indexes. A site is served without a link target that cannot be
+    /// opened.
     pub(super) fn open_link_targets(
         &mut self,
         site: &sanderling_config::Site,

@@ -1,5 +1,5 @@
-//! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the
-//! agent has stored before.
+//! Applies dynamic updates to a zone, whose new version is served when the agent has stored them, and applies changes
+//! that the agent has already stored.
 
 use super::{LoadedZone, Loader, OneZone, Provenance, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
@@ -22,17 +22,16 @@ use sanderling_zone_files::{MergedUpdates, PriorUpdates, UpdateState, ZoneUpdate
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Seconds for which the end of the first signature counts as known while a zone changes.
+/// Seconds for which the expiry of the first signature counts as known while a zone changes.
 const EXPIRATION_INTERVAL_S: u64 = 3600;
 
-/// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to
-/// answers.
+/// Minimum number of changed names before building the whole zone is worth it: fewer make no difference to answers.
 const MERGED_NAMES_MIN: usize = 256;
 
 /// The outcome for updates.
 #[derive(Debug)]
 pub(crate) struct UpdatedZone {
-    /// Of the first updates. The others must be applied to the resulting version.
+    /// The number of first updates that were applied. The others must be applied to the resulting version.
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
@@ -77,7 +76,7 @@ impl UpdatedZone {
 }
 
 impl Loader {
-    /// Applies updates of the zone `apex`, all of them if a version can be made of all.
+    /// Applies updates of the zone `apex`, all of them if all together result in a version.
     pub(crate) fn apply_updates(
         &mut self,
         config: &Config,
@@ -104,7 +103,7 @@ impl Loader {
         messages: &[&UpdateMessage<'_>],
     ) -> Result<UpdatedZone, String> {
         let rules = UpdateRules::new(config, apex);
-        // Another configuration was loaded since they were received.
+        // Another configuration was loaded since the updates were received.
         if rules.is_empty() {
             return Ok(UpdatedZone::refused(messages.len(), UpdateRefusal::NotAllowed, None));
         }
@@ -167,15 +166,15 @@ impl Loader {
         Ok(UpdatedZone { results, version: Some(version), problem: None, denied })
     }
 
-    /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to
-    /// build it as a whole.
+    /// The version of the zone `apex` that is in service, if updates have changed so many names that building it as a
+    /// whole is worth it.
     pub(crate) fn version_to_merge(&self, apex: &DomainName) -> Option<Arc<Zone>> {
         let served = self.zones.get(apex)?.last_good.as_ref();
         served.filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN).map(Arc::clone)
     }
 
     /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been
-    /// made meanwhile; `None` if the version in service stays, because another one does not continue from `base`.
+    /// made meanwhile; `None` if the version in service stays, because it does not continue from `base`.
     pub(crate) fn take_merged(
         &mut self,
         config: &Config,
@@ -270,7 +269,7 @@ fn changes_to_sign(
     let mut change = ZoneChangeBuilder::new(served.apex());
     update.each_change(|role, record| change.add(role, record));
     let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-    // With signatures that are no longer right: it shows whether the zone can be served.
+    // The signatures are no longer correct, but the build shows whether the zone can be served.
     let Some(built) = update.finish(limits) else {
         return Ok(UpdatedZone { results, version: None, problem: None, denied: None });
     };
@@ -383,7 +382,7 @@ impl LoadedZone {
         }
     }
 
-    /// The file has a later serial and lacks what updates have made: they stay, and the operator is told so.
+    /// The file has a later serial and lacks the changes by updates: they stay, and the operator is informed.
     pub(super) fn hold_updates(&mut self, diagnostic: Diagnostic, report: &mut Report) {
         let updates = self.state.updates.map(|updates| UpdateState { is_held: true, ..updates });
         let problem = Some(diagnostic.to_string());

@@ -3,7 +3,7 @@
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Family {
-    /// Without the suffix of its samples.
+    /// The name without the suffix of its samples.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// The end of the name, if the samples have a unit.
@@ -256,7 +256,7 @@ mod tests {
                 assert!(!used.is_empty(), "{expression}");
                 check_exist(&used);
                 query_count += 1;
-                // Labels of the legend belong to the metric, or to the target that was collected.
+                // Labels in the legend belong to the metric, or to the scraped target.
                 let family = |sample: &&str| {
                     FAMILIES.iter().find(|family| family.samples().iter().any(|name| name == *sample)).expect("checked")
                 };

@@ -21,7 +21,7 @@ impl TextFormat {
         }
     }
 
-    /// The format for a client with these values of Accept: OpenMetrics, unless only the other one is listed.
+    /// The format for a client with these values of Accept: OpenMetrics, unless only the Prometheus format is listed.
     pub(crate) fn of_accept(values: &[u8]) -> TextFormat {
         let lists = |media_type: &[u8]| {
             values.split(|byte| *byte == b',').any(|range| {

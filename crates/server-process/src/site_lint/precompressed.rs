@@ -19,7 +19,7 @@ const PAGE_TYPES: [&str; 5] = ["text/html", "text/css", "text/javascript", "imag
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     rest: u64,
-    /// Files for which there were not enough.
+    /// The number of files that exceeded the budget.
     pub(super) unread_count: usize,
 }
 
@@ -28,7 +28,7 @@ impl ReadBudget {
         ReadBudget { rest: bytes, unread_count: 0 }
     }
 
-    /// Takes so many bytes for a file; whether there were as many.
+    /// Takes this many bytes of the budget for a file; returns whether they were left.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let rest = self.rest.checked_sub(bytes);
         match rest {
@@ -45,7 +45,7 @@ pub(super) struct CodedFile<'p> {
     coding: ContentCoding,
     /// The path of the uncompressed file.
     pub(super) base: &'p [u8],
-    /// Whether it is a part of a page, and no download by its own name.
+    /// Whether the file is part of a page, and not a download by its own name.
     is_of_page: bool,
 }
 
@@ -150,7 +150,7 @@ fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static
     }
 }
 
-/// Compressors give their file the time of the original, and some of them only its whole seconds.
+/// Compressors copy the time of the original file, some only in whole seconds.
 fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let time = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
@@ -158,7 +158,7 @@ fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
 }
 
-/// Decodes as browsers do: data that they refuse, or would truncate, is an error.
+/// Decodes as browsers do: data that browsers refuse, or would truncate, is an error.
 enum Decoder {
     Brotli(Box<brotli::Decompressor<BufReader<File>>>),
     Zstd(zstd::Decoder<'static, BufReader<File>>),

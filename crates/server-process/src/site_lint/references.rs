@@ -9,7 +9,7 @@ use sanderling_server::LinkUse;
 pub(super) struct Reference {
     pub(super) url: String,
     pub(super) link_use: LinkUse,
-    /// Where it is in the document.
+    /// The position in the document.
     pub(super) offset: usize,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn of_style_sheet(content: &[u8]) -> Vec<Reference> {
             let url_text = String::from_utf8_lossy(url).into_owned();
             references.push(Reference { url: url_text, link_use: LinkUse::Resource, offset: at });
         }
-        // With the quotes, if there are any.
+        // The text includes the quotes, if any.
         at += url.len() + if matches!(rest[0], b'"' | b'\'') { 2 } else { 0 };
     }
     references

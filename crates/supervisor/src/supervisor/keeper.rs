@@ -329,7 +329,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that no longer reports, releases one that is not needed, and makes it erase unused keys.
+    /// Kills a keeper that no longer reports, releases an unneeded keeper, and makes the keeper erase unused keys.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();
@@ -351,7 +351,7 @@ impl Supervisor {
     }
 
     /// Gives the agent and the keeper a socket between them if zones are signed, unless they have one. Starts the
-    /// keeper if no certificate needs it, which would start it with the keys.
+    /// keeper if no certificate needs it, since it would otherwise start with the certificates' keys.
     pub(super) fn connect_agent_to_keeper(&mut self) {
         let config = Arc::clone(&self.active.config);
         let Some(agent) = self.agent.process.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none())

@@ -44,7 +44,7 @@ enum State {
     #[default]
     None,
     /// The target is a regular file. The first line, or the last line when the file was opened, was written on this day
-    /// since 1970. `rotation` is `None` if another program rotates it, or rotating it has failed.
+    /// since 1970. `rotation` is `None` if another program rotates the log, or a rotation has failed.
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
     /// The target is not a regular file.
     Open,
@@ -140,7 +140,7 @@ impl LogFile {
             }
             LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
-                // Without blocking: the path may be a FIFO without a reader.
+                // Opened without blocking: the path may be a FIFO without a reader.
                 let (directory, name) = LogDirectory::of(path)?;
                 let opened = directory.open_for_append(name, MODE);
                 let file = opened.map_err(|error| with_context("open", path.display(), &error))?;
@@ -233,7 +233,7 @@ fn day(time: SystemTime) -> u64 {
 }
 
 impl Supervisor {
-    /// Rotates the logs for which that is due, and opens those that could not be opened before.
+    /// Rotates the logs that are due, and opens logs that could not be opened before.
     pub(super) fn update_logs(&mut self) {
         if self.task.is_some() {
             return;
@@ -261,7 +261,8 @@ impl Supervisor {
         }
     }
 
-    /// Opens the logs, and passes them to all server processes: those that drain write their last lines to them.
+    /// Opens the logs, and passes them to all server processes, including draining processes, which write their last
+    /// lines.
     pub(super) fn pass_logs(&mut self) {
         for (kind, descriptor) in self.logs.descriptors(&self.active.config) {
             self.pass_log(&kind, descriptor);

@@ -163,8 +163,8 @@ impl Supervisor {
         }
     }
 
-    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that
-    /// waits for a disk.
+    /// Aborts a process and starts another without waiting for its exit: the kernel may not end a thread that waits for
+    /// a disk.
     pub(super) fn replace_hung(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let (generation, served) = (process.generation(), process.role.phase_since.elapsed());
@@ -191,7 +191,7 @@ impl Supervisor {
             self.kept_zones.truncate(KEPT_ZONES_FDS_MAX - 1);
             let bytes = |zones: &OwnedFd| memfd::length_bytes(zones).unwrap_or(u64::MAX);
             let all_bytes = self.kept_zones.iter().chain([&zones]).map(bytes).fold(0, u64::saturating_add);
-            // Replaced versions have no more bytes than the current ones.
+            // Replaced versions have no more bytes than the current versions.
             let texts_bytes_max = self.active.config.limits.kept_zones_bytes_max.saturating_mul(2);
             if all_bytes > texts_bytes_max.saturating_add(KEPT_INDEXES_BYTES_MAX) {
                 // The limit may have been lowered since.
@@ -204,7 +204,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as
+    /// Handles the exit of server processes. `Some` if the first process was never ready: the supervisor then exits as
     /// well.
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut index = 0;

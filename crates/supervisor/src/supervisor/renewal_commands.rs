@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The name of the process in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: on_renew";
 
-/// The commands that wait, by their domains, and the process of the one that runs.
+/// The waiting commands, by domain, and the process of the running command.
 #[derive(Debug, Default)]
 pub(super) struct RenewalCommands {
     waiting: VecDeque<String>,
@@ -53,14 +53,14 @@ impl RenewalCommands {
         run_at.map_or(now, |at| now.max(at + interval))
     }
 
-    /// Schedules this domain's command; a waiting command is also for this certificate.
+    /// Schedules this domain's command; a waiting command already covers this certificate.
     fn add(&mut self, domain: String) {
         if !self.waiting.contains(&domain) {
             self.waiting.push_back(domain);
         }
     }
 
-    /// The next domain whose command may be run at `now`, unless one runs.
+    /// The next domain whose command may run at `now`, unless a command is running.
     fn take_due(&mut self, now: Instant, interval: Duration) -> Option<String> {
         let is_due = |domain: &String| self.running.is_none() && self.start_at(domain, now, interval) <= now;
         let index = self.waiting.iter().position(is_due)?;
@@ -84,7 +84,7 @@ impl RenewalCommands {
 }
 
 impl Supervisor {
-    /// The agent has stored a certificate of this domain: its command is run, if it has one.
+    /// Handles that the agent has stored a certificate of this domain, whose command, if any, is then run.
     pub(super) fn add_renewal_command(&mut self, domain: String) {
         let has_command = self.renewed(&domain).is_some_and(|files| !files.on_renew.is_empty());
         if has_command {
@@ -96,7 +96,7 @@ impl Supervisor {
     pub(super) fn update_renewal_commands(&mut self) {
         self.read_known_certificates();
         let commands = &mut self.renewal_commands;
-        // The process reports how it has ended.
+        // The process itself reports the result.
         commands.running.take_if(|process| !matches!(process.try_wait(), Ok(None)));
         let (now, interval) = (Instant::now(), self.renewal_interval());
         while let Some(domain) = self.renewal_commands.take_due(now, interval) {
@@ -135,7 +135,7 @@ impl Supervisor {
         read_issued(&state, files).map(|(chain, _)| chain.to_vec())
     }
 
-    /// `None` if it is no longer in the configuration, or the certificate has not changed.
+    /// `None` if the domain was removed from the configuration, or the certificate has not changed.
     fn start_renewal_command(&mut self, domain: &str) -> io::Result<Option<ProcessHandle>> {
         let config = &self.active.config;
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };

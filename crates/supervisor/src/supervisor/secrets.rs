@@ -180,7 +180,7 @@ impl Secrets {
         self.versions = None;
         self.changed = None;
         self.passed_on_at = Some(Instant::now());
-        // Before the files are read: what changes meanwhile is read again.
+        // This precedes reading the files: files that change meanwhile are read again.
         let versions = versions(config, self.state.as_deref());
         if config.has_secrets() {
             forbid_core_dumps()?;
@@ -216,8 +216,8 @@ impl Secrets {
         Ok(descriptors)
     }
 
-    /// Reads the records that the agent has derived for zones. After an error, those that were read before are passed
-    /// on again: a state folder that cannot be used prevents no process from serving.
+    /// Reads the records that the agent has derived for zones. After an error, the previous records are passed on
+    /// again: an unusable state folder prevents no process from serving.
     fn derived_records(&mut self) -> io::Result<Option<OwnedFd>> {
         let Some(state) = &self.state else { return Ok(None) };
         let read = || read_beneath(&Directory::open(state)?, DERIVED_FILE.as_bytes(), DERIVED_BYTES_MAX);
@@ -229,8 +229,8 @@ impl Secrets {
         self.derived.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after
-    /// the other: between them, they do not match.
+    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced in two
+    /// steps, between which they do not match.
     fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
         let check_count = match self.changed.take() {
             Some(before) if before.versions == versions || before.check_count >= UNSETTLED_CHECKS_MAX => return true,
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(second.cookies.previous.as_ref(), Some(&first.cookies.current));
         assert_ne!(second.tickets.current, first.tickets.current);
         assert_ne!(second.cookies.current, first.cookies.current);
-        // Another supervisor continues with them.
+        // The next supervisor continues with them.
         let mut next = Secrets::default();
         let keys = secrets.shared_keys().map(|file| file.try_clone_to_owned().expect("a copy"));
         next.inherit(keys, None, &Config::default());
@@ -512,7 +512,7 @@ mod tests {
             numbers.iter().map(|&number| secrets.is_settled(version(number))).collect()
         };
         assert_eq!(seen(&mut secrets, &[1, 1, 2, 3, 3]), [false, true, false, false, true]);
-        // Files that always change prevent no other one from being passed on.
+        // Files that keep changing do not prevent other files from being passed on.
         assert_eq!(seen(&mut secrets, &[1, 2, 3, 4, 5]), [false, false, false, true, false]);
     }
 

@@ -67,7 +67,7 @@ pub fn serve(
 /// adopts the server process instead, which continues to serve. Returns only on failure.
 fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Without a control socket the server process would not be found, and a second one would serve at the same time.
+    // Without a control socket, the server process would not be found, and a second one would serve at the same time.
     if !arguments.iter().any(|argument| argument == "--control") {
         return io::Error::other("the server process continues to serve without a supervisor; stop it");
     }
@@ -255,13 +255,13 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     let info = ProcessInfo { generation: 1, pid: sender.pid, is_serving: true, ready_at_unix_s: named.ready_at_unix_s };
     log(&format!("adopting server process {}, which has lost its supervisor", info.pid));
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
-    // With its configuration the sockets keep the configured addresses, port 0 among them.
+    // The sockets keep the addresses of its configuration, including port 0.
     let text = descriptors.configuration.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
     if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
         listeners = listeners.with_configured_addresses(&config);
     }
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
-    // The connection of the handover is the one for commands from now on.
+    // From now on, the handover's connection carries the commands.
     let processes = vec![Process::adopted(info, handle, connection)];
     let Descriptors { zones: kept_zones, shared_keys, kept_certificates, .. } = descriptors;
     Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, kept_certificates })

@@ -210,7 +210,7 @@ impl Supervisor {
         if is_sent && problems.is_none() {
             return;
         }
-        // Another configuration comes with another count.
+        // A new configuration comes with a new count.
         supervision.loaded_at_unix_s = unix_s(self.active.read_at());
         if let Some(process) = self.serving_process() {
             process.send(Command::Supervision(supervision), problems.into_iter().collect());

@@ -43,7 +43,7 @@ pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
 
 /// Years added to a date so that it is after 1970: the calendar has a period of 400 years.
 const SHIFT_YEARS: u64 = 2_000;
-/// Seconds in [`PERIOD_YEARS`] years.
+/// Seconds in [`SHIFT_YEARS`] years.
 const SHIFT_S: u64 = 5 * 146_097 * DAY_S;
 
 /// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` with a year from 0001 on, or from a decimal number of at most

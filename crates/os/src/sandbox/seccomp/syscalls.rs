@@ -86,14 +86,14 @@ const OF_SERVERS: &[Number] = &[
     libc::SYS_inotify_rm_watch,
 ];
 
-/// Allowed as well; other architectures do not have these.
+/// These calls are allowed as well; other architectures lack them.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// No supervisor and no server makes these calls and an attacker would: to read another process, mount, load or run
-/// code in the kernel. With those that run a program, they kill a server process.
+/// Neither supervisor nor server makes these calls, but an attacker would: to read another process, mount, load modules
+/// or run code in the kernel. Together with the calls that run a program, they kill a server process.
 const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_by_handle_at],
@@ -107,8 +107,9 @@ const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
 ];
 
-/// The ioctls of this crate, and of isatty(3), which the standard library calls on standard error. Not `FIONBIO`, which
-/// clears `O_NONBLOCK` of a listener for all processes that have it: the supervisor would wait for a client forever.
+/// The ioctls of this crate, and of isatty(3), which the standard library calls on standard error. `FIONBIO` is left
+/// out: it clears `O_NONBLOCK` of a listener for all processes that have it, and the supervisor would wait for a client
+/// forever.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::TCGETS];
 
 /// Flags, copies and seals of descriptors. Not `F_SETFL`, which clears `O_NONBLOCK` too, and `O_APPEND` of a log: its
@@ -211,7 +212,7 @@ pub(super) fn allowed_to_agent() -> Rules {
     OF_SERVERS.iter().for_each(|number| drop(rules.remove(number)));
     rules.extend(any_arguments(ALLOWED_TO_AGENT));
     rules.extend(ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
-    // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
+    // Only Internet sockets: no kernel sockets (netlink), and no sockets of other programs on this machine.
     let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
     rules.insert(libc::SYS_socket, cases(families.into_iter().collect()));
     // The agent passes one end to the server process, through the supervisor, and receives an answer at the other.
