@@ -352,7 +352,7 @@ mod tests {
     const END: &str = "<!-- End of the table. -->\n";
 
     fn markdown() -> String {
-        let mut text = String::from("| key | default | min | max | what it limits |\n|---|--:|--:|--:|---|\n");
+        let mut text = String::from("| key | default | min | max | limit and effect |\n|---|--:|--:|--:|---|\n");
         for limit in LIMITS {
             let unlimited = if limit.may_be_unlimited { " or `\"unlimited\"`" } else { "" };
             let key = limit.name();
