@@ -69,7 +69,7 @@ pub struct HttpTarget {
     pub path: String,
     /// Each of these contents is correct: for a file that is replaced during the load.
     pub contents: Vec<Vec<u8>>,
-    /// When the client notices that the server has closed an idle connection.
+    /// The moment when the client notices that the server has closed an idle connection.
     pub idle_close: IdleClose,
 }
 

@@ -53,8 +53,8 @@ pub enum IdleClose {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reuse {
     Never,
-    /// The connection persists while there are no more than this many. More are opened when all are busy, and end with
-    /// their response.
+    /// The connection persists while there are no more than this many. Further connections are opened when all are
+    /// busy, and close after their response.
     Kept {
         connection_count: usize,
         idle_close: IdleClose,

@@ -30,7 +30,7 @@ const LOGIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which a client that guesses closes its connection, without an answer if there is none.
 const GUESS_TIME: Duration = Duration::from_secs(3);
 
-/// Where guesses come from.
+/// The networks from which guesses come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Networks {
     /// 160 networks (/64) in one IPv6 /48.
@@ -44,7 +44,7 @@ pub enum Networks {
 pub struct Attack {
     /// Guesses in each second.
     pub guesses_per_s: u32,
-    /// Where they come from.
+    /// The networks from which the guesses come.
     pub networks: Networks,
     /// For how many names they are.
     pub name_count: usize,

@@ -43,7 +43,7 @@ type Answer = Result<[Records; 2], String>;
 struct Target {
     /// IPv4 and IPv6.
     addresses: [Addresses; 2],
-    /// When resolvers have answered last, or the agent was started.
+    /// The time of the last answer from resolvers, or of the agent's start.
     answered_at_unix_s: u64,
     next_at_unix_s: u64,
     is_asked: bool,

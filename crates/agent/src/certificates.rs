@@ -21,7 +21,7 @@ const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// The number of failures in a row after which the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
 const CLOCK_AHEAD: &str = "a new certificate is already due for renewal; check the system clock";
-/// When the next one is tried if an authority has refused because of too many requests.
+/// The delay before the next authority is tried, if one has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
 /// A requested certificate.
@@ -125,7 +125,7 @@ impl Record {
         (self.not_before_unix_s, self.delay_s) = (unix_s() + delay_s, delay_s);
     }
 
-    /// No attempt is made before. If the clock was set back since then, the delay starts again now.
+    /// The earliest time of the next attempt. If the clock was set back since then, the delay starts again now.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s() + self.delay_s)
     }
@@ -170,7 +170,7 @@ impl ManagedCertificate {
         self.issued = chain.zip(key).and_then(|(chain, key)| Issued::parse(&chain, &key, &self.names));
     }
 
-    /// When the next order is, and why.
+    /// The time of the next order, and the reason.
     pub(crate) fn next_order(&self) -> (u64, String) {
         let not_before = self.record.not_before();
         let reason = match &self.issued {
@@ -271,7 +271,7 @@ impl ManagedCertificate {
         (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` retries now", count + 1))
     }
 
-    /// When the next order is after a failure, for the log.
+    /// The time of the next order after a failure, for the log.
     pub(crate) fn next_attempt(&self) -> String {
         let wait_s = self.record.not_before().saturating_sub(unix_s());
         let wait = if wait_s < 120 { format!("{wait_s} s") } else { format!("{} min", wait_s / 60) };

@@ -69,7 +69,7 @@ impl FailingNames {
         ordered
     }
 
-    /// When the next one is retried, and why.
+    /// The time of the next retry, and the reason.
     pub(crate) fn next_attempt(&self) -> Option<(u64, String)> {
         let (name, failing) = self.0.iter().min_by_key(|(_, failing)| failing.not_before())?;
         let why = format!("attempt {} for {name}, which failed", failing.failure_count.saturating_add(1));

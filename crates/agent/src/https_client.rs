@@ -235,7 +235,7 @@ pub(crate) struct AnswerError {
     pub(crate) problem: Option<Problem>,
     /// The number of seconds after which the server may retry, if the authority says so (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub(crate) location: Option<String>,
     /// The page that the operator should open (RFC 8555 §7.3.3).
     pub(crate) instance: Option<String>,

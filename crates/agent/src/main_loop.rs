@@ -63,7 +63,7 @@ enum Finished {
     Revocation { index: usize, authority_index: usize, revocation: Revocation, result: Result<(), Failure> },
 }
 
-/// When an authority suggests to renew, and when to ask it again.
+/// An authority's suggested renewal time, and the time to ask it again.
 struct Suggestion {
     window: Option<(u64, u64)>,
     ask_again_s: u64,

@@ -46,7 +46,7 @@ struct Entry {
     stored: Option<StoredRotation>,
     /// The name servers are being asked.
     is_asked: bool,
-    /// When the state folder could not be written.
+    /// The time of the last failed write to the state folder.
     failed_at: Option<Instant>,
 }
 
@@ -103,7 +103,7 @@ impl PinnedKeys {
         Some(self.entries.get(name)?.stored.as_ref()?.next_key.clone())
     }
 
-    /// When an order of a certificate may be made, if not now. The time may not be known yet.
+    /// The time when a certificate may be ordered, if not now. The time may not be known yet.
     pub(crate) fn order_at(&self, name: &str) -> Option<Option<u64>> {
         let entry = self.entries.get(name).filter(|entry| !entry.records.is_empty())?;
         let rotation = &entry.stored.as_ref()?.rotation;
@@ -116,7 +116,7 @@ impl PinnedKeys {
         }
     }
 
-    /// When there is something to do, at the latest.
+    /// The latest time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let stored = self.entries.values().filter_map(|entry| entry.stored.as_ref());
         let wait = |stored: &StoredRotation| match stored.rotation.step(unix_s(), self.handshake_s()) {
@@ -157,8 +157,8 @@ impl PinnedKeys {
         })
     }
 
-    /// Makes the keys that are due, and corrects times of a clock that was ahead. The names of the certificates whose
-    /// rotations have changed.
+    /// Makes the keys that are due, and corrects times that come from a clock that was ahead. The names of the
+    /// certificates whose rotations have changed.
     pub(crate) fn make_keys(&mut self) -> Vec<String> {
         let handshake_s = self.handshake_s();
         self.change_all(|_, entry, config| {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 pub(crate) struct Retry {
     pause_min: Duration,
     pause_max: Duration,
-    /// When the last failure was, and the pause after it.
+    /// The time of the last failure, and the pause after it.
     last: Option<(Instant, Duration)>,
     /// Whether nothing has succeeded since.
     has_failed: bool,

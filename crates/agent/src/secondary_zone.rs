@@ -199,7 +199,7 @@ struct Record {
     /// Rounds without success since the last one. After a restart the primaries are queried immediately.
     #[serde(skip)]
     failure_count: u32,
-    /// When the last one ended.
+    /// The end of the last round.
     #[serde(skip)]
     failed_at_unix_s: Option<u64>,
     /// Whether it ended because the transferred version could not be stored.
@@ -225,7 +225,7 @@ impl Version {
         Version { serial, refresh_s, retry_s, expire_s, from, transferred_at_unix_s, checked_at_unix_s }
     }
 
-    /// When it must no longer be served.
+    /// The time from which the zone must not be served.
     fn expires_at_unix_s(&self) -> u64 {
         self.checked_at_unix_s.saturating_add(bounded(self.expire_s))
     }

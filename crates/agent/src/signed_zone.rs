@@ -154,10 +154,10 @@ struct SigningTask {
     problem: Option<String>,
     /// The reason why the zone file is not used.
     file_problem: Option<String>,
-    /// When the file is read again, without records.
+    /// The next reading of the file, without records.
     reading: Retry,
     key_checks: KeyChecks,
-    /// When failed work is retried.
+    /// The next retry of failed work.
     retry: Retry,
     update_errors: LimitedLog,
 }

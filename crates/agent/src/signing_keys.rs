@@ -233,7 +233,7 @@ impl SigningKeys {
         Questions { served, parent: self.advanced.asks_parent, before_first_key: self.needs_first_key() }
     }
 
-    /// When time changes something.
+    /// The next time when the passage of time has an effect.
     pub(crate) fn next_at_unix_s(&self) -> Option<u64> {
         self.advanced.next_at_unix_s
     }

@@ -80,7 +80,7 @@ pub(super) struct ConfigReader<'a> {
 /// A file of the text.
 struct File<'a> {
     path: &'a Path,
-    /// Where its lines start, in bytes from the start of the whole text.
+    /// The offsets of its lines, in bytes from the start of the whole text.
     line_starts: Vec<usize>,
 }
 

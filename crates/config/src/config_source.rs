@@ -14,7 +14,7 @@ pub const CONFIG_VARIABLE: &str = "SANDERLING_CONFIG";
 /// The default configuration files; the first that exists is used.
 const DEFAULT_FILES: [&str; 2] = ["sanderling.toml", "/etc/sanderling/sanderling.toml"];
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// A configuration file.
@@ -74,7 +74,7 @@ impl ConfigSource {
     }
 }
 
-/// Where to look for a configuration file that no argument names.
+/// The places to look for a configuration file if no argument names one.
 #[derive(Clone, Debug)]
 pub struct SearchPaths {
     from_environment: Option<PathBuf>,

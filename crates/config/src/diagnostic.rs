@@ -58,7 +58,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The number of the priority of its messages (RFC 5424 §6.2.1).
+    /// The syslog severity of its messages (RFC 5424 §6.2.1).
     fn priority(self) -> u8 {
         match self {
             Severity::Error | Severity::Incomplete => 3,

@@ -27,7 +27,7 @@ impl LogLimit {
         Some(std::mem::take(&mut self.left_out_count))
     }
 
-    /// When to log a message for the suppressed ones, if there are any.
+    /// The time to log a message about the suppressed ones, if any.
     fn due_at(&self) -> Option<Instant> {
         self.next_at.filter(|_| self.left_out_count > 0)
     }

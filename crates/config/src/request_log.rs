@@ -14,7 +14,7 @@ pub type QueryLog = RequestLog<QueryVariable>;
 /// A log of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLog<V> {
-    /// Where its lines go.
+    /// The target of the log's lines.
     pub output: LogOutput,
     /// The content of a line.
     pub format: Arc<Format<V>>,
@@ -35,14 +35,14 @@ pub struct Dnstap {
     pub identity: Option<String>,
 }
 
-/// Where the lines of a log go.
+/// The target of a log's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOutput {
     /// The file or another target.
     pub target: LogTarget,
     /// The position of the target in the configuration.
     pub location: ValueLocation,
-    /// When another file is begun; `None` if another program does that.
+    /// The rotation of the file; `None` if another program rotates it.
     pub rotation: Option<Rotation>,
 }
 
@@ -76,13 +76,13 @@ pub enum LogTarget {
 /// How the supervisor rotates a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// When another file is begun.
+    /// The condition for starting a new file.
     pub time: RotationTime,
     /// Earlier files that are kept, compressed.
     pub keep: u32,
 }
 
-/// When another file is begun.
+/// The condition for starting a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationTime {
     /// After midnight, UTC.

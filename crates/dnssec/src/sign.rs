@@ -172,7 +172,7 @@ pub struct SignedZone {
     pub serial: u32,
     /// Whether it differs from the previous version. If not, the version keeps its serial.
     pub is_changed: bool,
-    /// When it must be signed again; `None` without signatures.
+    /// The time when the zone must be re-signed; `None` without signatures.
     pub sign_again_at_unix_s: Option<u64>,
     /// The times for which resolvers keep parts of the zone.
     pub ttls: ZoneTtls,
@@ -238,7 +238,7 @@ pub struct SignedChange {
     pub serial_before: u32,
     /// The serial of the next version, which is later.
     pub serial: u32,
-    /// When the first of the examined signatures must be renewed.
+    /// The time when the first examined signature must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
     /// The longest TTL of the examined RRsets.
     pub longest_ttl_s: u32,
@@ -253,7 +253,7 @@ pub struct SignedChange {
 pub struct DueSignatures {
     /// The names that have them.
     pub names: Vec<NameBuf>,
-    /// When the first of all others must be renewed.
+    /// The time when the first of all other signatures must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
 }
 

@@ -242,7 +242,7 @@ struct CachedTtls {
     current: ZoneTtls,
     /// The longest of earlier versions.
     before: ZoneTtls,
-    /// When the last version with another TTL was replaced.
+    /// The time when the last version with another TTL was replaced.
     replaced_at_unix_s: u64,
 }
 
@@ -336,7 +336,7 @@ pub struct Advanced {
     pub keys_needed: Vec<KeyRequest>,
     /// Keys that are no longer needed: their private keys can be erased.
     pub keys_to_erase: Vec<KeyId>,
-    /// When to call `advance` again without another observation.
+    /// The time to call `advance` again without another observation.
     pub next_at_unix_s: Option<u64>,
     /// Whether to query the name servers of the zone for its serial.
     pub asks_name_servers: bool,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// When the content of a response is sent, compared with others of the connection. A smaller value comes first.
+/// The priority of a response's content among the connection's responses. A smaller value comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     /// 0 to 7.

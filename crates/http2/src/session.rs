@@ -36,9 +36,9 @@ const RESET_STREAMS_KEPT: usize = 2;
 pub struct Exchange<'x> {
     /// The limits of all connections.
     pub limits: &'x Limits,
-    /// Where requests are decoded.
+    /// The buffers for decoding requests.
     pub scratch: &'x mut Scratch,
-    /// Where the server's frames are appended.
+    /// The output, to which the server's frames are appended.
     pub out: &'x mut Vec<u8>,
 }
 

@@ -89,7 +89,7 @@ pub struct Descriptors {
     pub served_certificates: Option<OwnedFd>,
     /// The agent's state.
     pub agent_report: Option<OwnedFd>,
-    /// Where the lines of logs go.
+    /// The targets of log lines.
     pub logs: Vec<(LogKind, OwnedFd)>,
     /// The control socket.
     pub control: Option<OwnedFd>,

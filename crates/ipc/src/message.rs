@@ -236,7 +236,7 @@ pub enum StatusFormat {
 /// The counters and processes of a supervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Supervision {
-    /// When it was started, in seconds since 1970.
+    /// The start time of the supervisor, in seconds since 1970.
     pub started_at_unix_s: u64,
     /// When the current configuration was read, in seconds since 1970.
     pub loaded_at_unix_s: u64,
@@ -445,7 +445,7 @@ pub enum FdKind {
     DerivedRecords,
     /// The certificates in service, in a sealed memfd ([`crate::derived`]).
     ServedCertificates,
-    /// Where the lines of a log go; the configuration says whether it is a file or a socket.
+    /// The target of a log's lines; the configuration says whether it is a file or a socket.
     Log(LogKind),
     /// The control socket.
     ControlSocket,
@@ -471,7 +471,7 @@ pub struct ProcessInfo {
     pub pid: i32,
     /// Whether it serves; otherwise it drains.
     pub is_serving: bool,
-    /// When it became ready, in seconds since 1970, before the year 10000.
+    /// The time when the process became ready, in seconds since 1970, before the year 10000.
     #[serde(deserialize_with = "possible_time")]
     pub ready_at_unix_s: u64,
 }

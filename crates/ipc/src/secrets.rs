@@ -319,7 +319,7 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the received certificates or keys are malformed")
 }
 
-/// Keys that all server processes of a machine share, and the keys before them, which are still accepted.
+/// Keys that all server processes of a machine share, and the previous keys, which are still accepted.
 #[derive(Clone, Default)]
 pub struct SharedKeys {
     /// When the current ticket key was made, in seconds since 1970.

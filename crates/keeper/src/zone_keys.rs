@@ -23,7 +23,7 @@ const PEM_END: &str = "-----END PRIVATE KEY-----\n";
 /// Characters of a line of PEM (RFC 7468 §2).
 const PEM_LINE_CHARACTERS: usize = 64;
 
-/// Where the keys are.
+/// The folder with the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,

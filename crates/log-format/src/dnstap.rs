@@ -28,7 +28,7 @@ pub struct DnstapMessage<'m> {
     pub client: SocketAddr,
     /// The transport on which the message was received or sent.
     pub transport: DnstapTransport,
-    /// When that was, in milliseconds since 1970.
+    /// The time of the message, in milliseconds since 1970.
     pub time_unix_ms: u64,
     /// The bytes of the message.
     pub message: &'m [u8],

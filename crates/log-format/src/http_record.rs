@@ -19,7 +19,7 @@ pub struct HttpRecord<'r> {
     pub is_encrypted: bool,
     /// The response.
     pub outcome: Outcome,
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct HttpRecord<'r> {
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLines<'r> {
     bytes: &'r [u8],
-    /// Where the first lines end.
+    /// The ends of the first lines.
     ends: [u32; DIVIDED_LINES_MAX],
     count: usize,
 }

@@ -25,7 +25,7 @@ pub struct QueryRecord<'r> {
     pub rcode: &'static str,
     /// The reply's length.
     pub reply_bytes: usize,
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
 

@@ -29,7 +29,7 @@ pub trait Record {
     /// The client.
     fn client(&self) -> SocketAddr;
 
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     fn time_unix_ms(&self) -> u64;
 }
 

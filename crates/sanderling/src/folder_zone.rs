@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Removed files of one zone that are kept.
 const REMOVED_FILES_MAX: usize = 99;
 
-/// A zone that is put into the zone folder, or taken out of it.
+/// A zone that is added to the zone folder, or removed from it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FolderZone {
     /// The configuration with the folder.
@@ -266,7 +266,7 @@ struct NewFile {
 
 impl NewFile {
     /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file next to `target`. All users
-    /// can read the copy: the server process may run as another one, and the mode of the folder restricts it.
+    /// can read the copy: the server process may run as another user, and the folder's mode restricts access.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let new = NewFile { path: target.with_file_name(format!(".new-{name}")) };

@@ -145,7 +145,7 @@ struct Links<'l> {
     lock: File,
 }
 
-/// Where the links lead: the current one first; `None` for one that does not exist.
+/// The targets of the links, the current link first; `None` for a missing link.
 type Targets = Vec<(PathBuf, Option<PathBuf>)>;
 
 impl<'l> Links<'l> {

@@ -24,7 +24,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Where the command finds other programs.
+/// The search path of the command.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Bytes of its output that are logged.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;

@@ -36,7 +36,7 @@ pub(crate) enum StateLocation {
 /// The content to copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateAction {
-    /// All of it, to a new folder.
+    /// Copies the whole state folder to a new folder.
     Backup(PathBuf),
     /// A certificate with its key, to files in a folder.
     Export(DomainName, PathBuf),
@@ -219,7 +219,7 @@ mod tests {
         folder.store_certificate("example.com", chain.as_bytes(), key.as_bytes()).expect("stored");
         run();
         assert_eq!(found(KEY_FILE), (key, 0o640));
-        // Another name of the domain is no reason to give it to the program for this one.
+        // A certificate for another name of the domain must not be given to the program for this name.
         let problem = export(state_for("www.example.com").path(), &name, target.path()).expect_err("another name");
         assert!(problem.contains("does not cover that name, only others of the domain"), "{problem}");
     }

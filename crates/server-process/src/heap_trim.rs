@@ -1,4 +1,4 @@
-//! When the memory that connections have held is returned to the system.
+//! Minimum memory that connections have released before it is returned to the system.
 
 /// Less is kept for the next connections.
 const TRIMMED_BYTES_MIN: usize = 4 * 1024 * 1024;

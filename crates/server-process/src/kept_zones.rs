@@ -90,7 +90,7 @@ struct IndexEntry {
     info: VersionInfo,
     /// A hash of all texts.
     hash: u64,
-    /// Where the text of the first file begins; the others follow it.
+    /// The offset of the first file's text; the others follow it.
     offset: u64,
     /// Path and length of each file, in the order in which they were read.
     files: Vec<(String, u64)>,

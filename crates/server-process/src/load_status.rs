@@ -70,7 +70,7 @@ pub(crate) enum SiteService {
 pub(crate) struct ReleaseState {
     /// The release's directory, without symbolic links.
     pub(crate) path: PathBuf,
-    /// When the link to it was made.
+    /// The time when the link to the release was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
     pub(crate) since: Option<SystemTime>,
     /// The files served from earlier releases.

@@ -115,7 +115,7 @@ struct LoadedZone {
     last_good: Option<Arc<Zone>>,
     /// The facts about the version, which an earlier process may have loaded.
     info: Option<VersionInfo>,
-    /// Where that version comes from.
+    /// The origin of that version.
     provenance: Provenance,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,

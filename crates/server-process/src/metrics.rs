@@ -57,7 +57,7 @@ const fn limit(labels: &'static [&'static str; 2]) -> Place {
     Place::Sample("sanderling_limit_reached", labels)
 }
 
-/// Where each counter is written. Counters of one family have other labels.
+/// The place where each counter is written. Counters of one family have other labels.
 fn place(counter: Counter) -> Place {
     match counter {
         Counter::HttpConnections => Place::Sample("sanderling_connections_accepted", &["http"]),

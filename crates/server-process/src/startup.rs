@@ -99,7 +99,7 @@ struct Inherited {
     derived: Arc<DerivedSet>,
     /// The challenges for certificate authorities.
     challenges: Vec<Challenge>,
-    /// Where the lines of logs go.
+    /// The targets of log lines.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
     listeners: Listeners,

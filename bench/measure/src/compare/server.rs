@@ -21,7 +21,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 const START_POLL_EVERY: Duration = Duration::from_millis(1);
 const OUTPUT: &str = "output";
 
-/// Where programs are found and what runs on which processor.
+/// The locations of programs, and the processors on which they run.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) sanderling: PathBuf,

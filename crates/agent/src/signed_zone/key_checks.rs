@@ -11,7 +11,7 @@ use sanderling_dns::Rtype;
 pub(super) struct KeyChecks {
     /// The problem of a private key.
     problem: Option<String>,
-    /// When the keeper last searched for them; `None` if this one has not.
+    /// The time of the keeper's last check of the keys; `None` if this keeper has not checked.
     looked_at: Option<tokio::time::Instant>,
     /// Whether the operator has allowed new keys, whatever the parent zone has.
     are_new_allowed: bool,

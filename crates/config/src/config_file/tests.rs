@@ -477,7 +477,7 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
             "2:8: the site `a.zone` is not a directory; specify a directory, not a file",
-            "3:8: the zone file `public` is a directory; name a file in it",
+            "3:8: the zone file `public` is a directory; specify a file in it",
         ],
     );
     check(

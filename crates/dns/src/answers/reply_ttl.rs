@@ -34,7 +34,7 @@ fn find_smallest(reply: &[u8]) -> Option<u32> {
     smallest.filter(|_| at <= reply.len())
 }
 
-/// Where the name at `at` ends, which may end with a compression pointer (RFC 1035 §4.1.4).
+/// The end of the name at `at`, which may end with a compression pointer (RFC 1035 §4.1.4).
 fn end_of_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {

@@ -1,5 +1,5 @@
-//! Queries for a zone that only those may see that may transfer it, as they ask for its SOA first. The caller decides
-//! which client may.
+//! Queries for a restricted zone: only clients that may transfer it may see it, since they first query its SOA. The
+//! caller decides which client may.
 
 use crate::answers::answer::{Answer, RequestInfo, answer_with_options};
 use crate::messages::query::ParsedQuery;

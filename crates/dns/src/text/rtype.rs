@@ -68,7 +68,7 @@ impl Rtype {
     }
 }
 
-/// Where the records of a type come from in a zone that this server signs.
+/// The source of a type's records in a zone that this server signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordSource {
     /// The operator or the primary provides the records, as in an unsigned zone.

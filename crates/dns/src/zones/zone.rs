@@ -63,11 +63,11 @@ pub(crate) struct SignedZone {
     /// The packed SOA RRset with its signatures for negative answers.
     pub(crate) negative_soa: Box<[u8]>,
     pub(crate) denial: DenialChain,
-    /// When the first signature expires, as in the record: the low 32 bits of the seconds since 1970.
+    /// The expiration of the first signature, as in the record: the low 32 bits of the seconds since 1970.
     pub(crate) first_expiration: u32,
 }
 
-/// Where a name is in a zone.
+/// The position of a name in a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'z> {
     /// The node of the name or, if it does not exist, of its closest encloser.
@@ -239,7 +239,7 @@ impl Zone {
         self.lookup_at(&self.place(name, hashes), qtype, Form::Plain)
     }
 
-    /// Where `name` is, which is at or below the apex.
+    /// The position of `name`, which is at or below the apex.
     #[inline(always)]
     pub(crate) fn place(&self, name: Name<'_>, hashes: NameHashes) -> Place<'_> {
         match &self.delta {

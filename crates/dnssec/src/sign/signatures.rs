@@ -207,7 +207,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         Ok(())
     }
 
-    /// When the first signatures must be replaced.
+    /// The time when the first signatures must be replaced.
     pub(super) fn sign_again_at_unix_s(&self) -> Option<u64> {
         let seconds_left = self.seconds_left?;
         Some(self.now_unix_s + u64::from(seconds_left.saturating_sub(self.parameters.refresh_s)))

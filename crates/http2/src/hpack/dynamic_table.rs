@@ -22,7 +22,7 @@ pub(super) struct DynamicTable {
     size_bytes_max: usize,
 }
 
-/// Where an entry is in the log.
+/// The position of an entry in the log.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u16,

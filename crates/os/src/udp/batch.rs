@@ -33,7 +33,7 @@ pub struct Batch {
     reply_bytes: Box<[u8]>,
     pub(super) received_count: usize,
     pub(super) reply_count: usize,
-    /// Where the next reply starts. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at
+    /// The offset of the next reply. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at
     /// most that many.
     reply_start: usize,
     /// The index of the datagram that each reply answers.

@@ -1,4 +1,5 @@
-//! The agent and the keeper: sandboxed processes that serve no client. Each prints what it can still do, one line each.
+//! The agent and the keeper: sandboxed processes that serve no client. Each process prints the actions that it can
+//! still do, one per line.
 
 use crate::inside::{Opened, answer, print};
 use rustix::net::{AddressFamily, SocketType};

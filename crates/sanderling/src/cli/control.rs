@@ -8,11 +8,11 @@ use sanderling_ipc::{Command, DnssecCommand, ZoneCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For `status`, which waits for nothing.
+/// The timeout of `status`, which waits for nothing.
 const STATUS_TIMEOUT_S: u64 = 5;
 /// For `reload` and `upgrade`: zones may be large, and a new process may have to start.
 pub(super) const CHANGE_TIMEOUT_S: u64 = 60;
-/// For `renew` and `revoke`.
+/// The timeout of `renew` and `revoke`.
 const RENEWAL_TIMEOUT_S: u64 = 300;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
@@ -27,7 +27,7 @@ pub(crate) struct ControlRequest {
     pub(crate) command: Command,
     /// The control socket.
     pub(crate) socket: PathBuf,
-    /// For the whole answer.
+    /// The time to wait for the whole answer.
     pub(crate) timeout: Duration,
 }
 

@@ -27,7 +27,7 @@ pub(super) enum DnssecArgs {
     /// New keys are introduced, and the old ones removed and erased, in steps that never break the zone for any
     /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches;
     /// `sanderling dnssec status` shows the current wait. Without an option, all keys are replaced. During a rollover,
-    /// another one is refused, except with `--compromised`.
+    /// another is refused, except with `--compromised`.
     #[command(after_help = "Examples:
   sanderling dnssec rollover example.com
   sanderling dnssec rollover example.com --zsk    the parent zone is not involved
@@ -43,7 +43,7 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         /// Only the ZSK, or the CSK
         #[arg(long, conflicts_with = "ksk")]
         zsk: bool,
-        /// The private keys may have leaked: also replace those that are being introduced
+        /// The private keys may have leaked: also replace keys that are being introduced
         #[arg(long)]
         compromised: bool,
         #[command(flatten)]

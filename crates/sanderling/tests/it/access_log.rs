@@ -1,4 +1,4 @@
-//! The whole program's access log: what is written, where to, and what happens if nothing can be written.
+//! The whole program's access log: the lines, their targets, and failed writes.
 
 use sanderling_testkit::http::{HttpClient, response_to};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, tcp_exchange, wait_until};
@@ -282,7 +282,7 @@ fn check_reports_a_log_that_cannot_be_opened() {
     check("/dev/stdout", "");
     check("/dev/stderr", "");
     check("/dev/null", "");
-    check("public", "public` is a directory; name a file in it");
+    check("public", "public` is a directory; specify a file in it");
     check("none/access.log", "none` does not exist; create it or correct the path");
     check("public/index.html/access.log", "access.log` cannot be opened: Not a directory; correct the path");
 }

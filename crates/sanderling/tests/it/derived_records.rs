@@ -1,4 +1,4 @@
-//! Records that follow the server: what `derive` adds to the answered zone.
+//! Records that follow the server, which `derive` adds to the served zone.
 
 mod rotation;
 

@@ -50,7 +50,7 @@ impl Capture {
         Capture { child, file }
     }
 
-    /// Ends the program; what it has read, a line for each message, without the times.
+    /// Ends the program; returns the messages that it has read, one per line, without the times.
     fn messages(mut self) -> Vec<String> {
         assert!(send_signal("TERM", &self.child.id().to_string()));
         self.child.wait().expect("it ends");

@@ -1,4 +1,4 @@
-//! Files of the configuration that a site would serve are reported by `check`, at the start and by a reload.
+//! Files of the configuration that a site would serve are reported by `check`, at startup and by a reload.
 
 use sanderling_testkit::http::response_to;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program, sanderling};

@@ -1,5 +1,4 @@
-//! A state folder that cannot be written for a while: what is refused meanwhile, what says so, and what goes on after
-//! it.
+//! A state folder that is temporarily not writable: the refused actions, the reports, and the recovery.
 
 use super::name_servers::SECRET;
 use sanderling_testkit::{

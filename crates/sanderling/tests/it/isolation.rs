@@ -189,7 +189,7 @@ fn crash(server: &TestServer) {
     assert_ne!(server.server_process_id(), old);
 }
 
-/// A zone with this many records beside the SOA record.
+/// A zone with this many records in addition to the SOA record.
 fn zone_of(serial: u32, record_count: usize) -> String {
     let hosts = (2..=record_count).map(|number| format!("h{number} 60 A 192.0.2.1\n"));
     format!("@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\n{}", hosts.collect::<String>())

@@ -1,5 +1,5 @@
-//! Keys and states of signed zones that are lost, and parent zones that have a DS record of them: no new key takes
-//! their place, and all views say so.
+//! Lost keys and states of signed zones whose parent zones have DS records: no new key replaces them, and all views
+//! report it.
 
 use sanderling_testkit::{
     DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling,

@@ -1,4 +1,4 @@
-//! The whole program's query log: what is written for each transport, and that it delays no reply.
+//! The whole program's query log: the lines for each transport, and that logging delays no reply.
 
 use sanderling_testkit::dns::{A, NOERROR, Question};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, run_program, udp_reply, wait_until};

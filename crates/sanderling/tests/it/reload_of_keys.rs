@@ -1,4 +1,4 @@
-//! A reload that changes a key gives the same server as a start with the changed configuration.
+//! After a reload that changes a key, the server behaves as if started with the changed configuration.
 
 mod files;
 mod fingerprint;

@@ -269,7 +269,7 @@ fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
         assert!(ended.code() == Some(1) && ended.errors.contains(refused), "{text}: {ended}");
         assert!(!directory.path().join("state").exists() && !directory.path().join("control").exists());
     }
-    // Of an earlier version of the program, the folder may belong to nobody.
+    // The folder of an earlier version of the program may belong to nobody.
     fs::create_dir(directory.path().join("state")).expect("ours");
     directory.replace("sanderling.toml", owning[0].as_bytes());
     let ended = run_to_end(without_own_user(&directory, &serve).expect("as before"), DEADLINE);

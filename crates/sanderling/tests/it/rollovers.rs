@@ -1,6 +1,6 @@
-//! Keys that come and go, from the first signature to none, with a parent zone that follows CDS records, as a resolver
-//! sees them that validates and keeps what it has heard: nothing is bogus at any time. Processes are killed at random
-//! moments meanwhile.
+//! Key rollovers, from the first signature to an unsigned zone, with a parent zone that follows CDS records, as a
+//! validating and caching resolver sees them: nothing is bogus at any time. Processes are killed at random moments
+//! meanwhile.
 //!
 //! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the
 //! number of kills, for long runs.
@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than a rollover takes on a machine with other work.
+/// A time longer than a rollover takes on a busy machine.
 const ROLLOVER_DEADLINE: Duration = Duration::from_secs(180);
 const CHILD: &str = "child.parent.test";
 const CHILD_RECORDS: &str =
@@ -57,7 +57,7 @@ impl Resolver {
         self.0.log()
     }
 
-    /// Whether answers are secure, if they may be insecure. A bogus one is an error.
+    /// Whether answers are expected to be secure, although they may be insecure. A bogus one is an error.
     #[track_caller]
     fn check(&self, must_be_secure: bool) {
         for (name, rtype, expected) in

@@ -551,8 +551,8 @@ fn keys_of_bind_are_imported_and_exported() {
     assert!(signed.status.success(), "{signed}");
 }
 
-/// Each version is signed in part, stored in the log, and applied to the version in service: what secondaries get is
-/// complete, and the whole version stays as it was written until the processes end.
+/// Each version is signed in part, stored in the log, and applied to the version in service: secondaries get complete
+/// versions, and the stored whole version does not change until the processes exit.
 #[track_caller]
 fn check_changes_in_part(line: &str) {
     let seed = seed();

@@ -1,4 +1,4 @@
-//! A disk that does not answer delays the responses that need it, and nothing else.
+//! A disk that does not answer delays only the responses that need it.
 
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{

@@ -29,7 +29,7 @@ impl NotifyForwarding {
         NotifyForwarding { inbox, next_at: Instant::now() }
     }
 
-    /// When to forward them.
+    /// The time to forward them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.inbox.is_empty()).then_some(self.next_at)
     }

@@ -54,7 +54,7 @@ pub(super) struct UpdateQueue {
     merge: Merge,
 }
 
-/// When the first and the last updates of a zone were made.
+/// The times of a zone's first and last updates.
 #[derive(Clone, Copy, Debug)]
 struct ChangeTimes {
     first: Instant,

@@ -7,7 +7,7 @@ use sanderling_config::Zone as ZoneConfig;
 use sanderling_dns::difference::{MergeOutcome, Merged};
 use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
 
-/// Where a version of a zone comes from.
+/// The origin of a zone's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provenance {
     /// A version kept by an earlier process, which may be compromised: it is served where the files cannot be loaded,

@@ -80,7 +80,7 @@ impl MetricsListener {
         }
     }
 
-    /// When to act without an event.
+    /// The time to act without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.connections.iter().map(|connection| connection.deadline).chain(self.paused_until).min()
     }

@@ -42,7 +42,7 @@ impl RenewalCommands {
         self.running.as_ref().map(AsFd::as_fd)
     }
 
-    /// When the next command may be run, at `now` the earliest.
+    /// The time when the next command may run, not before `now`.
     pub(super) fn next_start(&self, now: Instant, interval: Duration) -> Option<Instant> {
         let is_idle = self.running.is_none();
         self.waiting.iter().filter(|_| is_idle).map(|domain| self.start_at(domain, now, interval)).min()

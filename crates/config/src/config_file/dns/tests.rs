@@ -35,7 +35,7 @@ fn options_of_dns_replies_are_read() {
         ),
         (
             "resolvers = [\"system\", \"ns\"]",
-            "2:24: `ns` is not the address of a resolver; write resolvers = [\"system\"] for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]",
+            "2:24: `ns` is not the address of a resolver; write resolvers = [\"system\"] for the resolvers in /etc/resolv.conf, or addresses: [\"192.0.2.53\"]",
         ),
         (
             "extended_errors = 1",

@@ -151,7 +151,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
     let silent = Answering::without_answers(&setup);
     check("the authority did not answer within 2 s");
     drop(silent);
-    // The authority is there again, and has forgotten everything.
+    // The authority runs again, and has forgotten everything.
     setup.start_pebble();
     setup.fetch_root();
     assert_eq!(setup.renew().code(), Some(0));
@@ -266,7 +266,7 @@ fn renewal_comes_when_the_authority_suggests_it() {
 #[test]
 fn certificate_that_has_expired_is_served_until_there_is_another_one() {
     let mut setup = Setup::new("zone = \"example.com.zone\"");
-    // As if the machine had slept for months.
+    // The clock jumps as if the machine had slept for months.
     let folder = "state/generations/example.com-1";
     fs::create_dir_all(setup.directory.path().join(folder)).unwrap();
     let links = setup.directory.path().join("state/certificates");
@@ -299,7 +299,7 @@ fn authority_that_asks_for_a_pause_gets_it() {
     let _answering = Answering::start(&setup, answer);
     let _server = setup.start_server();
     let shown = || setup.directory.control("certificates").text();
-    // Up to a tenth more than what it asks for.
+    // The delay is up to a tenth longer than requested.
     let is_paused = |shown: &str| (66..=74).any(|minutes| shown.contains(&format!("  next order in {minutes} min: ")));
     wait_until("the error is shown", || shown().contains("responded with status 429"));
     assert!(is_paused(&shown()), "{}", shown());

@@ -1,4 +1,4 @@
-//! Authorities that do what no test authority does: refuse some names, ask for a pause of a day, and deactivate an
+//! Authorities that behave as no test authority does: refuse some names, ask for a pause of a day, and deactivate an
 //! account. The test runs such an authority in this process, and controls it.
 
 use super::Setup;

@@ -1,4 +1,4 @@
-//! Starting beside other servers, serving with few file descriptors, and stopping.
+//! Starting next to other servers, serving with few file descriptors, and stopping.
 
 use std::fs;
 use std::process::Command;

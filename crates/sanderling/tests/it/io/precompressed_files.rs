@@ -1,4 +1,4 @@
-//! Precompressed files: which one a client gets, and when one of them is out of date.
+//! Precompressed files: the choice for a client, and files that are out of date.
 
 use std::fs::{self};
 use std::os::unix::fs::symlink;

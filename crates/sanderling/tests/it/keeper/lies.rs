@@ -1,4 +1,5 @@
-//! A server process that runs foreign code: it speaks the keeper's protocol, and asks for what it must not get.
+//! A server process that runs foreign code: it speaks the keeper's protocol, and asks for signatures that it must not
+//! get.
 
 use super::{P256, domain};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};

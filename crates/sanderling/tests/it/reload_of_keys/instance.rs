@@ -29,7 +29,7 @@ pub(super) struct Instance {
     config: Config,
 }
 
-/// Where a program runs.
+/// The place where a program runs.
 pub(super) struct Place {
     pub(super) directory: TestDirectory,
     pub(super) address: Ipv4Addr,
