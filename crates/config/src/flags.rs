@@ -221,7 +221,7 @@ mod tests {
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; name a regular file",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; specify a regular file",
             ]
         );
     }

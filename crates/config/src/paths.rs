@@ -144,7 +144,7 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
         Ok(file_type) if file_type.is_dir() => {
             Err(Problem::new(format!("the zone file `{shown}` is a directory"), "specify a file in it"))
         }
-        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "name a regular file")),
+        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "specify a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
     }
 }
@@ -160,7 +160,7 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
             let message = format!("the log `{shown}` is a symbolic link, which is not followed");
-            Err(Problem::new(message, "name its target, or write \"stdout\""))
+            Err(Problem::new(message, "specify its target, or write \"stdout\""))
         }
         Ok(metadata) if metadata.is_dir() => {
             Err(Problem::new(format!("the access log `{shown}` is a directory"), "specify a file in it"))
@@ -250,7 +250,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         return match metadata.file_type().is_socket() {
             true => Ok(()),
-            false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "name another path")),
+            false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "specify another path")),
         };
     }
     // The server creates the socket's directory, and none above it.

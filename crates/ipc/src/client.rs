@@ -238,10 +238,10 @@ mod tests {
             let error = connect(&path).expect_err("no server");
             assert!(error.starts_with(&expected.replace("PATH", path.to_str().expect("text"))), "{error}");
         };
-        check("no server answers at PATH: start it, or name its socket with --control");
+        check("no server answers at PATH: start it, or specify its socket with --control");
         // The socket of a server that was killed.
         drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
-        check("no server answers at PATH: start it, or name its socket with --control");
+        check("no server answers at PATH: start it, or specify its socket with --control");
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         check("cannot connect to the server: connect(\"PATH\") failed: ");

@@ -229,13 +229,13 @@ mod tests {
         check(
             "nobody",
             Some("no-such-group"),
-            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or name another group",
+            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or specify another group",
         );
         check("54321", None, "no user has the ID 54321; add group = \"NAME\", or specify another user");
         check("4294967295", Some("1"), "4294967295 is not a valid user or group ID; set another one");
         check("root", None, "`user` must not be root; specify another user");
         check("0", Some("1"), "`user` must not be root; specify another user");
-        check("a\0b", None, "unknown user \"a\\0b\"; name another user");
+        check("a\0b", None, "unknown user \"a\\0b\"; specify another user");
     }
 
     #[test]

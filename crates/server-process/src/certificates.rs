@@ -403,7 +403,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     let has_name = |certificate: &Certificate| names().any(|name| certificate.is_valid_for_host(name));
     if has_name(previous) && !has_name(certificate) {
         let needed: Vec<_> = configured.names.iter().map(DomainName::as_str).take(SHOWN_NAMES_MAX).collect();
-        let remedy = format!("name a certificate for {}", needed.join(", "));
+        let remedy = format!("specify a certificate for {}", needed.join(", "));
         let problem = not_used(&"the certificate is not valid for any name of the domain", remedy);
         return Some(NotUsed { problem, certificate: None });
     }

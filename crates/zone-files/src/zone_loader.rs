@@ -372,7 +372,7 @@ fn read(
     };
     let (file, metadata) = with_second_try(open).map_err(read_error)?;
     if !metadata.is_file() {
-        return Err(Problem::new("not a regular file", "name a zone file").into());
+        return Err(Problem::new("not a regular file", "specify a zone file").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
     // The files read before an error are kept, so the second try continues after it.

@@ -484,7 +484,7 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; name a regular file",
+            "3:8: the zone file `/dev/null` is not a regular file; specify a regular file",
         ],
     );
 }
@@ -494,8 +494,8 @@ fn control_must_be_a_path_where_a_socket_can_be_created() {
     for (control, expected) in [
         ("a.sock", None),
         ("run/a.sock", None),
-        ("public", Some("`control`: public exists but is not a socket; name another path")),
-        ("a.zone", Some("`control`: a.zone exists but is not a socket; name another path")),
+        ("public", Some("`control`: public exists but is not a socket; specify another path")),
+        ("a.zone", Some("`control`: a.zone exists but is not a socket; specify another path")),
         ("a/b/c", Some("`control`: the directory a does not exist; create it or specify another path")),
         ("\\u0000", Some("without NUL")),
         (&"a".repeat(108), Some("write a path of at most 107 bytes")),

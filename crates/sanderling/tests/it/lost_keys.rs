@@ -202,7 +202,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         assert!(
             ended
                 .errors
-                .contains(" belongs to user root; give all of it to the user that serves: chown -R sanderling "),
+                .contains(" belongs to user root; change its owner to the server's user: chown -R sanderling "),
             "{ended}"
         );
         let mut check = sanderling();

@@ -94,7 +94,7 @@ fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control
     set_mode(&directory, "private/state", 0o777);
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert!(
-        ended.code() == Some(1) && ended.errors.contains("private/state belongs to user root; give all of it to"),
+        ended.code() == Some(1) && ended.errors.contains("private/state belongs to user root; change its owner to"),
         "{ended}"
     );
     let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");

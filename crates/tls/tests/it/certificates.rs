@@ -65,7 +65,7 @@ fn chain_or_key_that_cannot_be_used_is_refused_with_a_remedy() {
     no_certificate("pkcs12.pem", "is PKCS#12 (.p12, .pfx)", "openssl pkcs12 -in FILE -nokeys");
     no_certificate("pkcs7.pem", "is PKCS#7", "openssl pkcs7 -print_certs");
     let swapped = "the chain has a private key, and the key file has a certificate";
-    check(&pki().read("ecdsa.key"), "ecdsa.pem", swapped, "exchange");
+    check(&pki().read("ecdsa.key"), "ecdsa.pem", swapped, "swap");
     let cut = "the chain ends in the middle: the line -----END …----- is missing";
     check(&chain[..chain.len() - 30], "ecdsa.key", cut, "copy the whole chain again");
     check(&chain[..200], "ecdsa.key", cut, "copy the whole chain again");
