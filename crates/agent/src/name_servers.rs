@@ -234,7 +234,7 @@ impl NameServers {
         Ok(servers)
     }
 
-    /// This server, if it signs the zone: its answers follow when the zone was signed again.
+    /// This server, if it signs the zone: its answers change when the zone is re-signed.
     fn signing_server(&self, apex: &DomainName) -> Option<NameServer> {
         self.config.signed_zone(apex).and_then(|_| self.own_server())
     }

@@ -108,7 +108,7 @@ impl Listeners {
         unused.flat_map(|address| &address.streams).map(|stream| stream.shutdown()).fold(Ok(()), Result::and)
     }
 
-    /// Whether no listening socket was shut down by another process that has it.
+    /// Whether no other process with the same socket has shut it down.
     pub fn is_listening(&self) -> bool {
         self.0.iter().flat_map(|address| &address.streams).all(|stream| stream.is_listening())
     }

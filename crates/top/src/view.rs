@@ -243,7 +243,7 @@ impl View {
     }
 }
 
-/// The number in each state but the good one, the worst first.
+/// The number of items in each bad state, the worst state first.
 fn problems(now: &Samples, family: &str, noun: &str) -> Vec<([String; 2], f64)> {
     let states = now.all(family).iter().rev();
     let bad = states.filter(|sample| sample.label("state") != "served");

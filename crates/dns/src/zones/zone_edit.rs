@@ -115,7 +115,7 @@ impl Zone {
 }
 
 impl<'z> ZoneEdit<'z> {
-    /// No changes of `zone` yet.
+    /// An edit without changes of `zone`.
     pub fn new(zone: &'z Zone) -> ZoneEdit<'z> {
         ZoneEdit { zone, names: BTreeMap::new() }
     }

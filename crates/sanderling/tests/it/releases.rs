@@ -78,7 +78,7 @@ impl Fixture {
         status
     }
 
-    /// Where a link of the folder leads.
+    /// The target of a link in the folder.
     fn link(&self, name: &str) -> String {
         fs::read_link(self.path(name)).map_or_else(|_| String::new(), |target| target.display().to_string())
     }
@@ -140,7 +140,7 @@ fn publish_under_load_loses_no_request_and_closes_no_connection() {
             let number = number_of(&page);
             assert!(number >= newest, "release {number} after {newest}");
             newest = number;
-            // By another connection, and so perhaps by another worker.
+            // The request uses another connection, which another worker may serve.
             assert_eq!(get(&mut scripts_client, &script_path(number)), (200, format!("script {number}\n")));
             pages.fetch_add(1, Ordering::Relaxed);
         }

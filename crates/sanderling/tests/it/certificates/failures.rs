@@ -347,7 +347,7 @@ fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
         let mut renew = sanderling();
         renew.args(["renew", "example.com", "--control", &setup.directory.argument("control")]);
         let mut child = renew.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The moment is what is random.
+        // Only the moment is random.
         thread::sleep(after);
         match (kills_authority, &agent) {
             (true, _) => {

@@ -92,7 +92,7 @@ const QUERIES: &[&str] = &[
 type Probe<'p> = Box<dyn FnOnce() -> Vec<(String, String)> + Send + 'p>;
 
 impl Place {
-    /// The current fingerprint. `marker` is in the lines of logs that are looked for.
+    /// The current fingerprint. `marker` identifies the expected log lines.
     pub(super) fn fingerprint(&self, marker: &str) -> Fingerprint {
         let sockets = self.sockets();
         let open: BTreeSet<u16> = sockets.keys().map(|(_, placeholder)| *placeholder).collect();
