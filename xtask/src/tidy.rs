@@ -184,7 +184,7 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     if error_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("tidy found {error_count} errors")) }
 }
 
-/// A thread of the agent or the keeper that has panicked does its work no more, and the process would go on without it.
+/// A panicked thread of the agent or the keeper no longer does its work, and the process would continue without it.
 fn check_panics(tree: &Tree) -> Vec<Finding> {
     const STARTUPS: [&str; 2] = ["crates/agent/src/startup.rs", "crates/keeper/src/startup.rs"];
     const CALL: &str = "panics::end_process(panics::Scope::Process);";

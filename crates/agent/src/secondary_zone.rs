@@ -310,7 +310,7 @@ impl HandOver {
 struct ZoneTask {
     zone: SecondaryZone,
     signer: Option<SourceChanged>,
-    /// The version that the signer was told of.
+    /// The version that the signer was notified of.
     told: Option<u32>,
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
@@ -489,7 +489,7 @@ impl ZoneTask {
         let _permit = self.context.hand_overs.acquire().await;
         let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &self.changes).await;
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
-        // Without a version, the zone is out of service, as it should be.
+        // Without a version, the zone is correctly out of service.
         let error = result.err().filter(|_| stored.is_some());
         self.load_problem = error.map(|error| format!("the server process cannot load it: {error}"));
         if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {

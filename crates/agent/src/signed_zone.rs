@@ -138,7 +138,7 @@ struct SigningTask {
     signed: Option<Signed>,
     /// The records have changed since they were signed.
     is_outdated: bool,
-    /// Changes since the version that the server process was told of, in the form of the log.
+    /// Changes since the version that the server process was notified of, in log form.
     changes: Vec<u8>,
     /// The state of the background write of the whole version.
     writing: Rc<RefCell<Writing>>,
@@ -655,7 +655,7 @@ impl SigningTask {
         let is_forced = self.is_forced || is_unsigned;
         let changes = std::mem::take(&mut self.changes);
         match context.link.zone_stored(self.zone.apex.as_str(), is_forced, &changes).await {
-            // Without a version, the zone is out of service, as it should be.
+            // Without a version, the zone is correctly out of service.
             Err(error) if serial.is_some() => self.on_refused(&error, reread),
             result => {
                 (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);

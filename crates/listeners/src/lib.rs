@@ -108,7 +108,7 @@ impl Listeners {
         unused.flat_map(|address| &address.streams).map(|stream| stream.shutdown()).fold(Ok(()), Result::and)
     }
 
-    /// Whether no other process with the same socket has shut it down.
+    /// Whether no listening socket was shut down by another process.
     pub fn is_listening(&self) -> bool {
         self.0.iter().flat_map(|address| &address.streams).all(|stream| stream.is_listening())
     }
@@ -263,7 +263,7 @@ impl ListenAddress {
             has_replaced = true;
             match self.role.is_external {
                 false => *stream = Arc::new(Listener::bind_reuseport(self.bound)?),
-                // The service manager has no other one.
+                // The service manager has no other socket.
                 true => socket::set_backlog(stream.as_fd(), config.limits.listen_backlog_max)?,
             }
         }

@@ -30,7 +30,7 @@ const BY_OPENAT2_CACHED: usize = 0;
 const BY_WALK: usize = 2;
 
 /// Tries of `openat2` with `RESOLVE_BENEATH`, which fails with EAGAIN if a rename elsewhere may have moved a directory
-/// on the path (openat2(2)). So many in a row are an attack.
+/// on the path (openat2(2)). This many in a row indicate an attack.
 const TRIES_MAX: usize = 8;
 
 const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -585,7 +585,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Answers the clients that ask for metrics.
     fn serve_metrics(&mut self) {
-        // Taken out, since the text is made of the rest.
+        // The list is taken out, since the text is made from the rest.
         let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
         listener.serve(|format| self.metrics_text(format));
         self.state.metrics_listener = listener;

@@ -99,7 +99,7 @@ pub(crate) enum ExtendedError {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueryOptions<'q> {
     asks_for_nsid: bool,
-    /// The client cookie, and the whole of the option.
+    /// The client cookie, and the whole option.
     pub(crate) cookie: Option<(&'q [u8; CLIENT_COOKIE_BYTES], &'q [u8])>,
     asks_for_keepalive: bool,
     asks_for_zone_version: bool,

@@ -4,7 +4,7 @@
 //!
 //! - those that the changes are about, and the apex, for the SOA;
 //! - the names below one that becomes a delegation point or the owner of a DNAME, or ceases to be one;
-//! - in the NSEC chain, the name before one that comes or goes;
+//! - in the NSEC chain, the name that precedes an added or removed name;
 //! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner that
 //!   precedes a new or removed owner.
 //!

@@ -43,7 +43,7 @@ struct Connection {
 enum State {
     /// These bytes of a request have been received.
     Receiving(Vec<u8>),
-    /// So many bytes of a response have been sent.
+    /// A response is being sent, of which this many bytes have been sent.
     Sending { response: Vec<u8>, sent: usize },
     /// The whole response was sent. The client closes the connection: otherwise the kernel would reset it because of
     /// unread data.
