@@ -16,7 +16,7 @@ struct Step {
     run: fn(&mut Log) -> Outcome,
 }
 
-/// The steps that run one after another before all others: first what is quick, or explains later failures.
+/// The steps that run one after another before all others: first steps that are quick, or explain later failures.
 const FIRST: &[Step] = &[
     Step { name: "setup", purpose: "the programs that the tests use are installed", run: setup::run },
     Step { name: "fmt", purpose: "rustfmt changes nothing", run: fmt },

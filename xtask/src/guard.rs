@@ -64,7 +64,7 @@ fn judge(snapshot: &Snapshot, counted: &Snapshot, log: &mut Log) -> Outcome {
     Outcome::Failed(format!("{}; if this is intended, run `{UPDATE}`", differences.join("; ")))
 }
 
-/// Instructions per request, and what counted them.
+/// Instructions per request, and the tool that counted them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Snapshot {
     /// Each compiler generates other instructions.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// Not run for a reason of this machine, which says what remains unchecked.
+    /// The step was not run because of this machine; the reason says what remains unchecked.
     Skipped(String),
     Failed(String),
 }

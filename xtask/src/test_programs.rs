@@ -1,6 +1,6 @@
-//! The programs that the tests are compiled to: built once, and run by this program, two at a time. `cargo test` would
-//! run one after another, although most tests wait, and build again for each choice of packages, whose dependencies
-//! have other features.
+//! The compiled test programs: built once, and run by this program, two at a time. `cargo test` would run them one
+//! after another, although most tests wait, and rebuild for each choice of packages, whose dependencies have other
+//! features.
 
 use std::collections::VecDeque;
 use std::env;
@@ -11,7 +11,7 @@ use std::thread;
 use crate::program::{Log, Outcome, Program, target_folder};
 
 const BUILD: &str = "test --locked --workspace --no-run";
-/// The programs other than tests: examples make cargo choose the features that tests have.
+/// The other programs: building the examples makes cargo choose the same features as for the tests.
 const BUILD_PROGRAMS: &str = "build --locked --workspace --bins --examples";
 const DOC_TESTS: &str = "test --locked --workspace --doc --quiet";
 /// The package whose tests take as long as all others together, so they begin first.
@@ -32,7 +32,7 @@ struct TestProgram {
 pub(crate) struct Selection {
     /// The folder of a package.
     pub(crate) package: &'static str,
-    /// Names of tests, of which each has one as a part; all if there is none.
+    /// Substrings of test names; if empty, all tests run.
     pub(crate) names: &'static [&'static str],
 }
 
@@ -132,7 +132,7 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
 fn programs_of(messages: &str) -> Vec<TestProgram> {
     let program = |line: &str| {
         let (path, manifest) = (text_of("executable", line)?, text_of("manifest_path", line)?);
-        // The object before it, of the target, has a key of that name too.
+        // The preceding object, of the target, also has a key of that name.
         let (_, profile) = line.split_once("\"profile\":{")?;
         let is_test = profile.split('}').next()?.ends_with("\"test\":true");
         is_test.then(|| Some(TestProgram { folder: Path::new(manifest).parent()?.to_owned(), path: path.into() }))?

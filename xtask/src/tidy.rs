@@ -60,14 +60,14 @@ const PLAIN: &[&str] = &[".rs", ".md", ".toml", ".yml", ".sh", ".html", ".css", 
 /// Marks of unfinished work, and beginnings of paths of one machine; divided, so that this file passes.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 const PRIVATE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
-/// Words of which the standard term exists, and what to write instead.
+/// Words with a standard term, and that term.
 const WORDS: &[(&str, &str)] = &[
     (concat!("oct", "et"), "bytes"),
     (concat!("oct", "ets"), "bytes"),
     (concat!("w", "ho"), "a named subject"),
     (concat!("wh", "oever"), "a named subject"),
 ];
-/// The crates whose code may be asynchronous, and what that needs.
+/// The crates whose code may be asynchronous, and the words of such code.
 const MAY_BE_ASYNCHRONOUS: &[&str] = &["crates/agent", "bench/loadgen", "bench/soak", "bench/measure"];
 const ASYNCHRONOUS: &[&str] =
     &["tokio", "tokio-rustls", "hyper", "hyper-util", "instant-acme", "async-trait", "futures"];
@@ -134,7 +134,7 @@ impl Tree {
             } else if entry.file_type()?.is_dir() {
                 self.read(&entry.path())?;
             } else {
-                // A file that has disappeared is one of an editor or of a running test.
+                // A file that has disappeared belonged to an editor or a running test.
                 match fs::read(entry.path()).map(String::from_utf8) {
                     Ok(Ok(text)) => self.files.push((path, text)),
                     _ => self.others.push(path),

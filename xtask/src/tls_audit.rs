@@ -20,7 +20,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("cert_chain_of_trust", "the authority is private"),
 ];
 
-/// The private authority, and a certificate for `localhost` of it.
+/// The private authority, and its certificate for `localhost`.
 const CERTIFICATES: &str = "set -e
 cd \"$1\"
 new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'

@@ -64,7 +64,7 @@ pub(crate) fn serve(socket: &UdpSocket, reply_bytes: usize) -> io::Result<()> {
         };
         for (part, message) in parts.iter_mut().zip(&messages).take(count) {
             let length_bytes = message.msg_len as usize;
-            // SAFETY: the buffer lives, and nothing else uses it between the calls of the kernel.
+            // SAFETY: the buffer lives, and nothing else uses it between the system calls.
             answer(unsafe { &mut *part.iov_base.cast::<[u8; DATAGRAM_BYTES_MAX]>() }, length_bytes);
             part.iov_len = (length_bytes + ANSWER.len()).max(reply_bytes);
         }

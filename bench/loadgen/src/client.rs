@@ -1,4 +1,4 @@
-//! Single requests: whether a server answers, and what.
+//! Single requests, to check whether a server answers, and with what content.
 
 use crate::http::{Head, parse_head};
 use crate::tls;
@@ -80,7 +80,7 @@ pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Mes
     Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
 }
 
-/// A query as it is sent over TCP.
+/// A query in the form for TCP.
 ///
 /// # Errors
 /// Returns an error if the name is invalid.
@@ -145,7 +145,7 @@ pub fn transfer(server: SocketAddr, apex: &str, from_serial: Option<u32>) -> io:
     }
 }
 
-/// A query with its length before it (RFC 1035 §4.2.2).
+/// A query preceded by its length (RFC 1035 §4.2.2).
 pub(crate) fn framed(query: &[u8]) -> Vec<u8> {
     let length = u16::try_from(query.len()).expect("a query has one name, of at most 255 bytes");
     [length.to_be_bytes().as_slice(), query].concat()
@@ -179,8 +179,8 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// An address whose port is free for TCP and UDP. Each call returns another address of 127.0.0.0/8, all of which is
-/// loopback (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
+/// An address whose port is free for TCP and UDP. Each call returns another address of the loopback network 127.0.0.0/8
+/// (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
 ///
 /// # Errors
 /// Returns an error if no such port is found.

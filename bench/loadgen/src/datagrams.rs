@@ -64,7 +64,7 @@ impl Datagrams {
         port.send(request, self.random.usize(..port.questions.len()));
     }
 
-    /// Ends the queries whose deadline has passed; whether no query is outstanding.
+    /// Ends the queries whose deadline has passed; returns whether no query is outstanding.
     pub(crate) fn expire(&self) -> bool {
         let now = Instant::now();
         for port in &self.ports {

@@ -82,7 +82,7 @@ pub(crate) enum Transport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// Of the records of the answer and authority sections, independent of their order, compression and case.
+    /// A digest of the records in the answer and authority sections, independent of their order, compression and case.
     /// Additional records are not included, as a server may omit them.
     pub(crate) digest: u64,
     /// TC: the digest does not cover all records.
@@ -169,7 +169,7 @@ impl DnsProtocol {
     }
 }
 
-/// A reply that is being received, with the length before it.
+/// A reply that is being received, preceded by its length.
 pub(crate) struct DnsResponse {
     question_index: usize,
     id: u16,
@@ -207,7 +207,7 @@ impl Protocol for DnsProtocol {
     }
 }
 
-/// Asks each question once over TCP; the records of the replies become the expected ones.
+/// Asks each question once over TCP; the replies' records become the expected records.
 ///
 /// # Errors
 /// Returns an error if the server does not answer, or sends an unexpected answer.

@@ -1,4 +1,4 @@
-//! Sends requests over HTTP, HTTPS and DNS at a fixed rate and counts what happens to each of them.
+//! Sends requests over HTTP, HTTPS and DNS at a fixed rate, and counts their outcomes.
 //!
 //! Requests are sent when they are due, whatever the server does, and are never repeated, except HTTP/2 requests that
 //! the server reports as unprocessed (GOAWAY). Each one ends either with a correct response or as lost for one

@@ -52,9 +52,9 @@ pub struct Load {
     pub connection_count: usize,
     /// Ports that queries over UDP use in turn; 64 by default.
     pub udp_port_count: usize,
-    /// From the time when a request over TCP is due; 5 s by default.
+    /// The timeout of a request over TCP, from the time when it is due; 5 s by default.
     pub tcp_deadline: Duration,
-    /// From the time when a query over UDP is due; 2 s by default.
+    /// The timeout of a query over UDP, from the time when it is due; 2 s by default.
     pub udp_deadline: Duration,
 }
 
@@ -282,7 +282,7 @@ impl Schedule {
         Schedule { start, per_s: per_s.into(), count_max: u64::try_from(count_max).unwrap_or(u64::MAX), taken_count: 0 }
     }
 
-    /// The next request if it is due. After a pause of the load generator all missed requests are due immediately.
+    /// The next request, if it is due. After a pause of the load generator all missed requests are due immediately.
     fn take_due(&mut self, now: Instant) -> Option<Request> {
         let tick_index = u128::from(self.taken_count) * u128::from(TICKS_PER_S) / u128::from(self.per_s);
         let due = self.start + TICK * u32::try_from(tick_index).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The kinds of requests, and what can happen to a request.
+//! The kinds of requests, and their possible outcomes.
 
 use rustix::io::Errno;
 use std::fmt;

@@ -42,10 +42,10 @@ pub(crate) enum Verdict {
 /// When the client notices that the server has closed an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleClose {
-    /// At the latest before the connection is used again: on loopback hardly any request is lost.
+    /// The client notices at the latest before it reuses the connection: on loopback, hardly any request is lost.
     Immediately,
-    /// After the next request was sent, which is then lost: the worst case of a distant client, whose requests are
-    /// on their way while the server closes.
+    /// The client notices after it has sent the next request, which is then lost: the worst case of a distant client,
+    /// whose requests are in flight while the server closes.
     AtNextRequest,
 }
 

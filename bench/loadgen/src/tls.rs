@@ -20,7 +20,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// `alpn`: the protocol that is asked for.
+    /// `alpn`: the requested protocol.
     pub(crate) fn new(host: &str, alpn: &[u8]) -> io::Result<Tls> {
         let host = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Tls { connector: Arc::new(config(alpn)).into(), host })

@@ -1,4 +1,4 @@
-//! `cargo xtask compare`: what a request costs Sanderling, its peers, and a program without any protocol.
+//! `cargo xtask compare`: the cost of a request for Sanderling, its peers, and a program without any protocol.
 //!
 //! The unit is the processor time of the server's processes divided by the requests answered. The servers take turns in
 //! random order, so that a disturbance affects all of them, and ratios are taken within a round.

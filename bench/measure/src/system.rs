@@ -24,7 +24,7 @@ pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
     Ok(target().join("release").join(package).canonicalize()?)
 }
 
-/// The server program: the one that was chosen, or else the one of the sources, which is built.
+/// The server program: the chosen program, or else the program built from the sources.
 pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
     match chosen {
         Some(program) => Ok(program.canonicalize()?),

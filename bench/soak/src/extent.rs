@@ -81,7 +81,7 @@ pub(crate) fn near(mut load: Load) -> Load {
     load
 }
 
-/// Polls `condition` until it is true, at most for `limit`; whether it has become true.
+/// Polls `condition` until it is true, at most for `limit`; returns whether it became true.
 pub(crate) fn becomes_true(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {

@@ -1,5 +1,5 @@
-//! Clients that flood a server with frames of HTTP/2 over TLS: how many frames a connection accepts before it ends, and
-//! how long other clients wait meanwhile.
+//! Clients that flood a server with HTTP/2 frames over TLS: measures the frames that a connection accepts before it
+//! ends, and the waiting times of other clients meanwhile.
 
 mod client;
 mod frames;
@@ -156,9 +156,9 @@ impl Server {
 /// Waiting times of another client, as 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    /// While nothing else happens.
+    /// The waiting times without other activity.
     pub alone: Duration,
-    /// In the time (`SPAN`) in which a connection floods, once.
+    /// The waiting times in a `SPAN` in which a connection floods once.
     pub beside_one_flood: Duration,
     /// Beside a client that makes one request on each of its connections, as fast as it can.
     pub beside_requests: Duration,
@@ -222,7 +222,7 @@ impl Flood {
         let flood_once = || -> anyhow::Result<()> {
             let mut client = Client::connect(https)?;
             client.send(&(self.opening)())?;
-            // Until the server closes the connection.
+            // The flood runs until the server closes the connection.
             let _ = items.chunks(16 * 1024).try_for_each(|chunk| client.send(chunk));
             Ok(())
         };
@@ -271,7 +271,7 @@ fn probe(http: SocketAddr, phase: &AtomicUsize) -> anyhow::Result<[Vec<Duration>
         if before == ENDED {
             return Ok(samples);
         }
-        // At most as many requests as a connection may have.
+        // The flood has at most as many requests as a connection may have.
         let connection = &mut connections[answered % CONNECTION_COUNT];
         answered += 1;
         if answered % (CONNECTION_COUNT * 1_000) < CONNECTION_COUNT {

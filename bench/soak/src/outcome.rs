@@ -1,4 +1,4 @@
-//! The result of a scenario: the counts of its loads, what else was measured, and what failed.
+//! The result of a scenario: the counts of its loads, other measurements, and failures.
 
 use loadgen::{Cause, Counts, Kind, Report};
 use std::fmt;

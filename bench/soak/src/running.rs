@@ -18,7 +18,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `program` in `folder`; also the addresses of these services, in the order in which it prints them.
+    /// Starts `program` in `folder`; also returns the addresses of these services, in the order in which it prints
+    /// them.
     pub(crate) fn start<const COUNT: usize>(
         program: &Path,
         folder: TempDir,

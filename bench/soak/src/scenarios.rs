@@ -277,7 +277,7 @@ fn broken(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Resu
 /// Short connections, and the share of each worker.
 fn fairness(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     const WORKER_COUNT: usize = 4;
-    /// Of an even share.
+    /// The percentage of an even share.
     const SHARE_MIN: f64 = 0.25;
     const POLL_EVERY: Duration = Duration::from_millis(100);
     let wanted_count = extent.pick(500, 1_000, 10_000);

@@ -27,7 +27,7 @@ pub(crate) struct Service {
     /// The program as it was built; commands are given by it.
     built: PathBuf,
     supervisor: Child,
-    // After `supervisor`: the processes end before their folder is removed.
+    // This field follows `supervisor`: the processes exit before their folder is removed.
     _folder: TempDir,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum NewProgram {
     /// A copy of the same program.
     Good,
     Exits,
-    /// A program that becomes another one and exits.
+    /// A program that executes another and exits.
     Execs,
     /// A program that never becomes ready.
     Hangs,
@@ -66,8 +66,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts the supervisor again by the same command, with the words of a launcher before it, after the previous one
-    /// has ended.
+    /// Starts the supervisor again by the same command, preceded by the words of a launcher, after the previous
+    /// supervisor has exited.
     pub(crate) fn restart_supervisor(&mut self, launcher: &[String]) -> anyhow::Result<()> {
         self.supervisor.wait()?;
         self.supervisor = spawn(&self.site.folder, launcher)?;

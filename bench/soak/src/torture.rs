@@ -1,6 +1,6 @@
-//! Single faults of system calls, in each scenario and process, and what must hold after each of them.
+//! Single faults of system calls, in each scenario and process, and the conditions that must hold after each.
 //!
-//! A fault is injected by strace. Each has a service of its own; several trials run at the same time.
+//! A fault is injected by strace. Each trial has its own service; several trials run at the same time.
 
 pub mod zones;
 mod trial;
@@ -41,7 +41,7 @@ pub struct Counts {
 pub struct Summary {
     /// By the name of the scenario.
     pub scenarios: Vec<(&'static str, Counts)>,
-    /// Each fault after which something did not hold, with what that was.
+    /// Each fault after which a condition did not hold, with that condition.
     pub failures: Vec<(Fault, String)>,
 }
 

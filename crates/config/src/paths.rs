@@ -250,7 +250,9 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         return match metadata.file_type().is_socket() {
             true => Ok(()),
-            false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "specify another path")),
+            false => {
+                Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "specify another path"))
+            }
         };
     }
     // The server creates the socket's directory, and none above it.

@@ -1,4 +1,4 @@
-//! Each rule on small trees: what it reports, and what it accepts.
+//! Each rule on small trees, with accepted and reported text.
 
 use super::{RULES, Tree};
 

@@ -34,7 +34,7 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Growth>> {
     ])
 }
 
-/// The servers of one size, and what their load needs.
+/// The servers of one size, and the parameters of their load.
 type Size<L> = (usize, Vec<Server>, L);
 
 fn sizes(rounds: &Rounds, all: &[usize], bytes_each: usize) -> Vec<usize> {

@@ -141,7 +141,7 @@ impl Running<'_> {
         send_signal(self.child.id() as i32, Signal::STOP);
     }
 
-    /// Continues the load, and stops it again after some time; whether it has ended.
+    /// Continues the load, and stops it again after some time; returns whether it has ended.
     pub(crate) fn run_for(&mut self, time: Duration) -> bool {
         if self.has_ended {
             return true;

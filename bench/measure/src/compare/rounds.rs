@@ -1,4 +1,4 @@
-//! Interleaved rounds: what a request costs each server, round by round.
+//! Interleaved rounds: the cost of a request for each server, round by round.
 
 use crate::compare::loads::{Counted, Load, OVERTIME, Running};
 use crate::compare::server::{Bench, Calls, Server, count_calls};
@@ -210,7 +210,7 @@ impl Rounds {
     }
 }
 
-/// All calls per request, and those by name of which there is one in a hundred requests at least.
+/// All calls per request, and the calls by name that occur at least once in a hundred requests.
 fn calls_per_request(calls: &Calls, response_count: u64) -> (f64, String) {
     let per_request = |count: u64| count as f64 / response_count as f64;
     let total = per_request(calls.iter().map(|(_, count)| count).sum());

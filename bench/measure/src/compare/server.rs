@@ -25,7 +25,7 @@ const OUTPUT: &str = "output";
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) sanderling: PathBuf,
-    /// An earlier build of it.
+    /// An earlier build of the server.
     pub(crate) before: Option<PathBuf>,
     pub(crate) floor: PathBuf,
     pub(crate) folder: PathBuf,
@@ -139,7 +139,7 @@ pub(crate) fn pinned(program: &OsStr, cpus: &str) -> Command {
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) place: Place,
-    /// From the start of the process to the first answer.
+    /// The time from the start of the process to the first answer.
     pub(crate) start_time: Duration,
     child: Mutex<Child>,
     /// The process that was started, and its descendants at the first answer.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_millis(20);
 const NAME_COUNT: usize = 100_000;
 
-/// A title, how the zone proves that a name does not exist, and what is asked.
+/// A title, the zone's denial of existence, and the queries.
 const WORKLOADS: &[(&str, Chain, Asked)] = &[
     ("signed answers", Chain::Nsec, Asked::Names),
     ("name errors, NSEC", Chain::Nsec, Asked::Missing),
@@ -33,7 +33,7 @@ const WORKLOADS: &[(&str, Chain, Asked)] = &[
 
 pub(crate) struct Report {
     pub(crate) answers: Vec<Outcome>,
-    /// The other tables, with what they count.
+    /// The other tables, with the counted quantity.
     pub(crate) text: String,
 }
 

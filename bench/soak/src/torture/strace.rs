@@ -67,7 +67,7 @@ impl Strace {
         fs::read_to_string(trace_path(self.folder.path())).unwrap_or_default()
     }
 
-    /// Detaches it; what it has written. A call that is failing at this moment would get another error, from the
+    /// Detaches strace; returns its output. A call that is failing at this moment would get another error, from the
     /// sandbox, so the calls that the end of the scenario causes are awaited.
     pub(crate) fn finish(mut self) -> String {
         thread::sleep(QUIET_TIME);
@@ -108,7 +108,7 @@ impl Launcher {
         Ok(Launcher { folder, words })
     }
 
-    /// Detaches strace from the program, which may have ended; what strace has written.
+    /// Detaches strace from the program, which may have exited; returns strace's output.
     pub(crate) fn finish(self, pid: u32) -> String {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok());

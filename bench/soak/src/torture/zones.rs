@@ -1,5 +1,5 @@
-//! Single faults of the agent and of the keeper, after each of which every zone takes changes as before: one with
-//! dynamic updates, one with dynamic updates that is signed, one that is signed, and one that is transferred.
+//! Single faults of the agent and of the keeper, after each of which every zone accepts changes as before: a zone with
+//! dynamic updates, a signed zone with dynamic updates, a signed zone, and a transferred zone.
 //!
 //! Many faults, one after another, hit the same service, so that a fault with a later effect is found too.
 
@@ -30,7 +30,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum time for a command in which a call fails.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
-/// Services at the same time, for each processor: they mostly wait.
+/// Concurrent services per processor, which mostly wait.
 const SERVICES_PER_CPU: usize = 2;
 const SECRET: &str = "c2FuZGVybGluZy10b3J0dXJlLXNlY3JldC0xMjM0NTY=";
 const UPDATED: [&str; 2] = ["updated.test", "signed-updated.test"];
@@ -63,7 +63,7 @@ pub struct ZoneSummary {
     pub dead_task_count: usize,
     /// Faults after which `status` has reported a problem, or something else was wrong.
     pub other_count: usize,
-    /// Each of them, with what was wrong.
+    /// Each defect, with its details.
     pub failures: Vec<(Fault, String)>,
 }
 
@@ -196,7 +196,7 @@ impl ZoneService {
         Ok(service)
     }
 
-    /// Does what is done during the fault, with these arguments of strace; what strace has written.
+    /// Runs the operation during the fault, with these arguments of strace; returns strace's output.
     fn act(&mut self, fault: &Fault, arguments: &[String]) -> anyhow::Result<String> {
         let operation = OPERATIONS.iter().find(|(name, _)| *name == fault.scenario);
         let (_, operation) = operation.with_context(|| format!("{fault}: no such operation"))?;
@@ -307,7 +307,7 @@ impl ZoneService {
     /// Whether the server answers with this text.
     fn require_text(&self, zone: &str, name: &str, text: &str) -> anyhow::Result<()> {
         let reply = client::query_tcp(self.address, name, Rtype::TXT)?;
-        // With its length before it.
+        // The message is preceded by its length.
         let text = [&[text.len() as u8], text.as_bytes()].concat();
         let is_found = reply.as_slice().windows(text.len()).any(|window| window == text);
         ensure!(is_found, "{zone} answers for {name} with another text");

@@ -231,7 +231,7 @@ fn killed_authority_and_killed_agent_only_delay_a_certificate() {
     wait_until("an order is in progress", || challenge().is_some_and(|text| !text.is_empty()));
     let first = setup.agent().expect("it runs");
     assert!(send_signal("KILL", &first));
-    // The record of a dead agent is removed, and the next agent goes on with the same order.
+    // A killed agent's record is removed, and the next agent continues with the same order.
     wait_until("another agent runs", || setup.agent().is_some_and(|agent| agent != first));
     // The authority may have validated the name before it is killed.
     let chain = setup.directory.path().join("state/certificates/example.com/fullchain.pem");

@@ -82,7 +82,7 @@ fn cookies_outlive_a_reload_an_upgrade_and_a_crash() {
     let first = cookie(server.dns(), CLIENT_COOKIE);
     let first = hex(&first);
     assert!(first.starts_with(CLIENT_COOKIE) && first.len() == 48, "{first}");
-    // A valid cookie that is not old is returned as it is.
+    // A valid and recent cookie is returned unchanged.
     let check = |server: &TestServer| assert_eq!(hex(&cookie(server.dns(), first)), first);
     check(&server);
     directory.replace("sanderling.toml", (config("") + "[limits]\ndns_cname_chain_max = 8\n").as_bytes());
@@ -93,7 +93,7 @@ fn cookies_outlive_a_reload_an_upgrade_and_a_crash() {
         assert_ne!(server.server_process_id(), process, "{verb} has started another process");
         check(&server);
     }
-    // Another one, made up, is replaced.
+    // An invented cookie is replaced.
     let made_up = format!("{CLIENT_COOKIE}{}", "01000000".to_owned() + &"0".repeat(24));
     assert_ne!(hex(&cookie(server.dns(), &made_up)), made_up);
 }
@@ -148,7 +148,7 @@ fn replies(server: SocketAddr, count: usize) -> (usize, usize) {
     let client = UdpClient::new(server);
     (0..count).for_each(|_| client.send(&query));
     let (mut with_records, mut truncated) = (0, 0);
-    // The last reply is one that has no limit.
+    // The last reply belongs to a kind without a limit.
     client.send(&Question::new("example.com", 6).message());
     while let Some(reply) = client.receive_within(Duration::from_secs(20)) {
         let reply = Reply::parse(&reply);

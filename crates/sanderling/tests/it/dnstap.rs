@@ -85,7 +85,7 @@ fn decoded(arguments: &[&str]) -> String {
     ended.text()
 }
 
-/// Waits until so many messages were written, by all connections together.
+/// Waits until this many messages were written, by all connections together.
 fn wait_for_written(directory: &TestDirectory, count: u64) {
     wait_until(&format!("{count} messages"), || counted(directory, "written") >= count);
 }

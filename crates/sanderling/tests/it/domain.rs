@@ -66,13 +66,13 @@ impl Default for Setup<'_> {
 }
 
 impl Domain {
-    /// With these files as site.
+    /// Serves these files as a site.
     #[track_caller]
     pub(crate) fn with_site(site: &[(&str, &[u8])]) -> Domain {
         Domain::serve(Setup { site, ..Setup::default() })
     }
 
-    /// With this zone.
+    /// Serves this zone.
     #[track_caller]
     pub(crate) fn with_zone(zone: &str) -> Domain {
         Domain::serve(Setup { zone, ..Setup::default() })

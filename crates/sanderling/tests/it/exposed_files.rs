@@ -207,7 +207,7 @@ fn site_around_the_state_folder_is_not_served_also_after_a_reload() {
         response_to(server.http(), &request).text()
     };
     assert_eq!(get("example.com", "/"), "index");
-    // The directory that was served before is not kept: it has the state folder now.
+    // The previously served directory is not kept: it now contains the state folder.
     configure(&with_state("public", "public/state"));
     let reloaded = directory.control("reload");
     assert!(!reloaded.status.success(), "{reloaded:?}");

@@ -112,7 +112,7 @@ fn zones_take_updates_again_when_a_full_disk_has_space_again() {
     }
     assert!(line_count() <= before + 1, "{}", server.errors());
     fs::remove_file(&filler).unwrap();
-    // Without an update that would find it out.
+    // No update arrives that would reveal it.
     wait_until("the status is good again", || command(&directory, &["status"]).code() == Some(0));
     assert_eq!(update(&server, &directory, "after"), [true; 2]);
 }

@@ -1,5 +1,4 @@
-//! The tables of the manual that compare with others: what this program does is shown by the tests that a comment in
-//! the row names.
+//! The comparison tables of the manual: tests named in a comment of the row show each feature of this program.
 
 use std::collections::BTreeSet;
 use std::fs;

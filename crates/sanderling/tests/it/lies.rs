@@ -215,7 +215,7 @@ fn ask_for_status(control: &Path) -> Result<(), String> {
     }
 }
 
-/// The count of `SANDERLING_LIES`, if it is set.
+/// The number in `SANDERLING_LIES`, if set.
 fn long_count() -> Option<usize> {
     std::env::var("SANDERLING_LIES").ok().map(|text| text.parse().expect("a number"))
 }
@@ -261,7 +261,7 @@ fn play_events(role: Role) {
         if is_own {
             let what = format!("{} of {role:?}, {count} times", row.name());
             played.lie(role, &what, &row.packet(Lie::Honest), count);
-            // The last version of what is kept for the next process is not an honest one.
+            // The last version kept for the next process is not honest.
             played.lie(role, &what, &row.packet(Lie::Maximum), 1);
         }
         if role == Role::ServerProcess {

@@ -127,7 +127,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert!(refused.code() == Some(1) && refused.errors.contains("it already has keys"), "{refused}");
     drop(server);
 
-    // The operator knows better.
+    // The operator's choice takes precedence.
     fixture.rename("state", "lost");
     let _server = fixture.start();
     fixture.wait_for_problem("the parent zone has DS records (key tags ");
@@ -200,9 +200,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let ended = run_to_end(fixture.directory.serve_command(), DEADLINE);
         assert_eq!(ended.code(), Some(78), "{ended}");
         assert!(
-            ended
-                .errors
-                .contains(" belongs to user root; change its owner to the server's user: chown -R sanderling "),
+            ended.errors.contains(" belongs to user root; change its owner to the server's user: chown -R sanderling "),
             "{ended}"
         );
         let mut check = sanderling();

@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
 const CONFIG: &str = "workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"releases/current\"\n\
     cache = \"fingerprinted\"\n";
-/// Lines of a page: more than is kept in memory, so that it is sent in parts.
+/// Lines of a page that is too large to be kept in memory, so that it is sent in parts.
 const LINES: usize = 20_000;
 
 /// A server of the release 1.
@@ -207,7 +207,7 @@ fn files_with_a_hash_in_their_name_of_the_two_releases_before_are_served() {
     assert_eq!([1, 2, 3, 4].map(|number| fixture.script(number)), [404, 200, 200, 200]);
 }
 
-/// Whatever its name looks like.
+/// The name of the file does not matter.
 #[test]
 fn removed_document_is_gone_as_soon_as_the_release_is_published() {
     const NAMES: [&str; 8] = [

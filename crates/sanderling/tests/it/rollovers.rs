@@ -327,7 +327,7 @@ fn other_address() -> SocketAddr {
 
 impl Domains {
     /// Replaces the ZSK or KSK, with another name server that follows each step only when `catch_up` is called, which
-    /// is when the status has one of the words of `behind`. Nothing goes on before.
+    /// is when the status has one of the words of `behind`. The rollover does not continue before that.
     #[track_caller]
     fn run_rollover_with_lag(&mut self, option: &str, behind: &[&str], mut catch_up: impl FnMut(&Domains)) {
         let before = self.keys();

@@ -378,7 +378,7 @@ fn zone_with_a_key_of_another_is_served_unsigned_and_check_and_status_say_so() {
     wait_until("it is not signed", || list().contains("  unsigned  "));
     let status = || directory.control("status").text();
     wait_until("the status says why", || status().contains("  zone example.com: it cannot be signed: "));
-    // Without that key, it is.
+    // Without that key, the zone is signed.
     directory.replace("example.com.zone", zone(8, 2).as_bytes());
     let reload = directory.control("reload");
     assert!(reload.status.success(), "{reload}");

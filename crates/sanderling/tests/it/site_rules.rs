@@ -252,7 +252,7 @@ fn fields_are_on_the_responses_that_may_have_them() {
     let of_log = [cache, "x-frame-options: SAMEORIGIN", "content-type: text/x-log"];
     site.check("/assets/a.log", &[], 200, &of_log);
     site.check("/assets/a.log", &["-r", "0-0"], 206, &of_log);
-    // Parts would have another type than the whole file.
+    // Parts would have a different type than the whole file.
     site.check(
         "/assets/several.log",
         &["-r", "0-0,900-900"],

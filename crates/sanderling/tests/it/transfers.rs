@@ -223,7 +223,7 @@ fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
     server.wait_for_error("is not a single line of base64");
     server.wait_for_error("its last good secret stays in service");
     assert_eq!(count(new), whole);
-    // Also a signed query for something else gets a signed reply.
+    // Even a signed query for something else gets a signed reply.
     let soa = dig(server.dns(), &["-y", new, "example.com", "SOA", "+short"]);
     assert!(soa.text().contains(" 7 2 2 3600 60") && !soa.errors.contains("verify"), "{soa}");
 }

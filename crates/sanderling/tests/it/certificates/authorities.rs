@@ -67,7 +67,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     server.wait_for_error(&expected);
     wait_until("the error is shown", || shown().contains("does not serve the new TXT record"));
     assert!(!setup.pebble_log().contains("Starting validation"), "{}", setup.pebble_log());
-    // The other one delegates the name to this server, as the message says.
+    // The other server delegates the name to this server, as the message demands.
     directory.write("a.zone", format!("{zone}_acme-challenge 60 NS ns\n").as_bytes());
     let reloaded = directory.control("reload");
     assert!(reloaded.code() == Some(0), "{reloaded}");

@@ -13,7 +13,7 @@ const AHEAD_S: i64 = (90 * 24 + 1) * 3600;
 
 /// A clock for the programs that it starts.
 struct Clock {
-    /// Has the number of seconds that it is ahead.
+    /// The file with the number of seconds that the clock is ahead.
     ahead: File,
 }
 

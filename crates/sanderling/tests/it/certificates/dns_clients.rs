@@ -25,7 +25,7 @@ fn start() -> (Setup, TestServer) {
     (setup, server)
 }
 
-/// Runs the program, with the certificate of the authority as the one that it trusts.
+/// Runs the program, which trusts the authority's certificate.
 fn run(setup: &Setup, program: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(program);
     let trusted = setup.directory.argument("pebble.pem");

@@ -25,7 +25,7 @@ impl Setup {
         self.pebble_log().matches("Added order ").count()
     }
 
-    /// The record for the authority, if it is answered.
+    /// The record for the authority, if the server answers with it.
     fn challenge(&self) -> Option<String> {
         data((Ipv4Addr::LOCALHOST, self.dns_port).into(), "_acme-challenge.example.com", TXT)
     }
@@ -183,7 +183,7 @@ fn full_disk_is_described_and_the_certificate_stays_in_service() {
     let https = server.encrypted("https");
     setup.wait_for_page(https, "example.com");
     let chain = setup.chain();
-    // All that is left.
+    // The remaining files.
     let filler = state.join("filler");
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let renewed = setup.renew();

@@ -43,7 +43,7 @@ struct Authority {
 }
 
 impl Authority {
-    /// In the place of the one of the setup.
+    /// This authority replaces the authority of the setup.
     fn start(setup: &Setup, script: Script) -> Authority {
         let listener = setup.listen_as_authority();
         let address = listener.local_addr().unwrap();
@@ -250,7 +250,7 @@ fn issue(request: &[u8], directory: &Path, script: &mut Script) {
     script.is_issued = true;
 }
 
-/// The zone is another one, so that names are validated over HTTP.
+/// The configuration has another zone, so names are validated over HTTP.
 fn setup(domain: &str) -> Setup {
     Setup::new(&format!("{domain}\n[domain.\"other.test\"]\nzone = \"other.zone\""))
 }

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 const TLSA: u16 = 52;
 const HTTPS: u16 = 65;
-/// Of the records: caches keep them for so long.
+/// The TTL of the records in caches.
 const TTL: Duration = Duration::from_secs(1);
 /// Between two handshakes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// For one renewal, which waits for other name servers and caches, on a machine with other work.
+/// The deadline of a renewal, which waits for other name servers and caches, on a busy machine.
 const RENEWAL_DEADLINE: Duration = Duration::from_secs(180);
 /// The fields of the data of a record before the digest: 3 1 1.
 const TLSA_FIELDS_BYTES: usize = 3;
@@ -121,7 +121,7 @@ fn check_renewals(
             });
             key = wait_for_key(&client, https, |other| *other != key);
             if renewal == 1 {
-                // Another agent goes on.
+                // The next agent continues.
                 let agent = setup.agent().expect("it runs");
                 assert!(send_signal("KILL", &agent));
             }
@@ -136,7 +136,7 @@ fn check_renewals(
     assert!(seen.comparisons > 10 && seen.failed_handshakes <= seen.handshakes / 100, "{seen:?}");
 }
 
-/// Ends the comparison also if the test fails meanwhile.
+/// Ends the comparison even if the test fails meanwhile.
 struct StopOnDrop<'s>(&'s AtomicBool);
 
 impl Drop for StopOnDrop<'_> {

@@ -71,7 +71,7 @@ fn unfinished_handshakes_hinder_no_other_client_and_are_closed() {
     let mut unfinished: Vec<RawConnection> = (0..COUNT)
         .map(|index| {
             let mut client = RawConnection::open(https);
-            // Without a byte it would not be accepted yet.
+            // Without a byte, the connection would not be accepted yet.
             client.send(&hello[..1 + index % (hello.len() - 1)]);
             client
         })

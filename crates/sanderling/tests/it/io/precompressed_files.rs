@@ -261,7 +261,7 @@ fn a_precompressed_file_serves_its_url_without_the_file_itself() {
     }
     wait_until("the file is gone", || client.get("/late.js", "br").status == 404);
 
-    // Nothing is decoded if there is no memory for it.
+    // No content is decoded if there is no memory for it.
     assert_eq!(Client::connect(&with_site(site)).get("/app.js", "br").status, 404);
 }
 

@@ -58,7 +58,7 @@ impl Keeper {
             other => other.to_owned(),
         };
         fs::create_dir(directory.argument("state")).expect("created");
-        // Of root, it becomes another user.
+        // A process of root switches to another user.
         fs::set_permissions(directory.argument("state"), fs::Permissions::from_mode(0o777)).expect("changed");
         let own = ["internal-keeper", "--config", &directory.argument("sanderling.toml")].map(OsString::from);
         let arguments: Vec<OsString> =
@@ -107,14 +107,14 @@ impl Keeper {
         content.held().expect("without the key").to_vec()
     }
 
-    /// A socket as a worker has it.
+    /// A worker's socket.
     fn connect(&mut self) -> RequestSocket {
         let [asking, answering] = RequestSocket::pair(DEADLINE).expect("created");
         self.send(Command::ServeKeys, vec![(FdKind::Keeper, answering)]);
         RequestSocket::from_fd(asking).expect("a socket")
     }
 
-    /// A socket as the agent has it.
+    /// The agent's socket.
     fn connect_agent(&mut self) -> UnixStream {
         let (asking, answering) = UnixStream::pair().expect("created");
         asking.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -222,7 +222,7 @@ fn keeper_signs_handshakes_and_nothing_else() {
 fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     let mut keeper = Keeper::start_with_zone_keys();
     let input = certificate_verify();
-    // Before it holds a key.
+    // The keeper does not hold a key yet.
     let early = keeper.connect();
     let key = key_id(&keeper.directory);
     assert_eq!(ask(&early, &key, ECDSA_NISTP256_SHA256, &input), Err(Refusal::UnknownKey));
@@ -231,7 +231,7 @@ fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     let mut buffer = [0; REQUEST_BYTES_MAX];
     let whole = SignRequest { number: 1, scheme: ECDSA_NISTP256_SHA256, key: &key, input: &input };
     let whole = whole.encode(&mut buffer).expect("it fits").to_vec();
-    // Each beginning of a request: none is a shorter one that is signed.
+    // Each prefix of a request: none is a shorter request that is signed.
     for length in 1..whole.len() {
         assert!(ask_raw(&early, &whole[..length]).is_err(), "{length} bytes");
     }

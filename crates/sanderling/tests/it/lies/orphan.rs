@@ -130,7 +130,7 @@ fn check_adoption(what: &str, lie: impl Fn(&Orphan, &Stranger, u32) -> (Value, O
     let connection = orphan.accept();
     let (kind, descriptor) = lie(&orphan, &stranger, adopter.id());
     orphan.hand_over(&connection, &[(kind, descriptor.as_fd())], true);
-    // For this, it is ended.
+    // The orphan is terminated for this lie.
     let _ = connection.send(b"no message", &[]);
     let start = Instant::now();
     let ended = loop {

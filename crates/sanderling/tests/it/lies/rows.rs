@@ -84,7 +84,7 @@ const ID: &str = r#"{"UpdatesMade":{"zone":"example.com","id":{"pid":1,"number":
 const OUTCOME: &str =
     r#"{"UpdatesStored":{"zone":"example.com","id":{"pid":1,"number":1},"result":"Stored","serial":1}}"#;
 
-/// In the order of the enum.
+/// The rows are in the order of the enum.
 pub(super) const EVENTS: &[Row] = &[
     row(r#"{"Stdout":"text"}"#, &[ServerProcess]),
     row(r#"{"Stderr":"text"}"#, &[ServerProcess]),
@@ -141,7 +141,7 @@ pub(super) const EVENTS: &[Row] = &[
     row(r#"{"Drained":{"cut_off_count":1}}"#, &[ServerProcess]),
 ];
 
-/// In the order of the enum. No process sends one to the supervisor, but a client of the control socket.
+/// The rows are in the order of the enum. No process sends one to the supervisor, but a client of the control socket.
 pub(super) const COMMANDS: &[&str] = &[
     r#""UpdateSecrets""#,
     r#""UpdateLogs""#,

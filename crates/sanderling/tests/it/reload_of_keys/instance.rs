@@ -8,7 +8,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The ports in the configurations at which the program listens. Each stands for a free one.
+/// The ports in the configurations at which the program listens. Each placeholder stands for a free port.
 pub(super) const PORTS: &[u16] = &[10_080, 10_443, 10_053, 10_853, 10_090, 20_080, 20_443, 20_053, 20_853, 20_090];
 /// The ports of other servers: a primary server, and an unused port.
 pub(super) const PRIMARY: u16 = 10_054;
@@ -89,7 +89,7 @@ impl Instance {
     pub(super) fn reload(&mut self, text: &str) -> (Ended, [Effect; 3]) {
         self.place.directory.replace("sanderling.toml", at(self.place.address, &self.place.ports, text).as_bytes());
         let mut ended = self.place.directory.control("reload");
-        // Signatures that are gone are to the guard of zones what lost records are.
+        // The zone guard treats lost signatures like lost records.
         if let Some(zone) = ended.errors.split("--force-zone ").nth(1).and_then(|rest| rest.split('`').next()) {
             ended = self.place.directory.control_with("reload", &["--force-zone", zone]);
         }
