@@ -72,7 +72,7 @@ impl Accounts {
         self.entries.iter().position(|entry| entry.authority.directory == directory)
     }
 
-    /// The account at an authority, which is registered if there is none.
+    /// The account at an authority, which is registered if necessary.
     pub(crate) async fn get(&self, index: usize, state: &StateFolder) -> Result<Account, Failure> {
         let entry = &self.entries[index];
         let asked_at = Instant::now();

@@ -19,7 +19,7 @@ pub(crate) struct AliasNames {
 pub(crate) struct NamesState {
     /// The targets of the zones that are known, in lower case and without a dot at the end.
     by_zone: BTreeMap<DomainName, Vec<String>>,
-    /// Whether further zones that are not signed have none.
+    /// Whether further unsigned zones have no targets.
     is_complete: bool,
 }
 
@@ -32,7 +32,7 @@ impl NamesState {
         }
     }
 
-    /// The zones that have some, with them.
+    /// The zones with targets, and these targets.
     pub(crate) fn zones(&self) -> impl Iterator<Item = (&DomainName, &[String])> {
         self.by_zone.iter().filter(|(_, targets)| !targets.is_empty()).map(|(zone, targets)| (zone, &**targets))
     }
@@ -48,7 +48,7 @@ impl AliasNames {
         self.notify();
     }
 
-    /// These zones are served. Signed zones are skipped: their signed versions contain no `ALIAS`.
+    /// Records the zones that are served. Signed zones are skipped: their signed versions contain no `ALIAS`.
     pub(crate) fn set_served(&self, served: &ServedZones, is_signed: impl Fn(&DomainName) -> bool) {
         let named = served.zones.iter().filter_map(|zone| Some((DomainName::parse(&zone.name).ok()?, zone)));
         let named: BTreeMap<DomainName, Vec<String>> =

@@ -131,7 +131,7 @@ impl<'r> Property<'r> {
         issuer.trim_ascii().eq_ignore_ascii_case(authority.as_bytes())
     }
 
-    /// RFC 8657 §3. An account that is not known may be the right one.
+    /// RFC 8657 §3. An unknown account may be the permitted account.
     fn allows_account(&self, account: Option<&str>) -> bool {
         account.is_none_or(|account| self.parameters(b"accounturi").all(|uri| uri == account.as_bytes()))
     }

@@ -47,7 +47,7 @@ pub(crate) enum ClashCause {
     Configured,
     /// Another catalog owns the zone.
     Owned(DomainName),
-    /// The operator has not allowed the catalog to bring it.
+    /// The operator has not allowed the catalog to add the zone.
     Refused(MemberRefusal),
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn reconcile(
 }
 
 /// A zone's final catalog, and its entry for the zone: the catalog in the owner's `coo` follows the owner if that
-/// catalog lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// catalog lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first catalog keeps the zone.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn zone_changes_its_catalog_only_if_both_say_so() {
-        // The first one keeps it.
+        // The first catalog keeps the zone.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1", "a 1"], "a:c/1", ""), (["", "a 1"], "a:d/1", "a")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
         // The old owner continues to list it, or removes it.

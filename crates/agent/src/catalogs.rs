@@ -199,7 +199,7 @@ impl Catalogs {
         Ok(())
     }
 
-    /// Starts the tasks of members that have none.
+    /// Starts tasks for members without a task.
     fn start_missing(&self) {
         for (zone, member) in &self.members {
             let has_task = self.secondary.borrow().contains_key(zone);
@@ -373,7 +373,7 @@ fn read_list(state: &Path) -> io::Result<MemberList> {
     }
 }
 
-/// The records of the catalog in the file at `path`, which the server process has written or this one.
+/// The records of the catalog in the file at `path`, which this process or the server process has written.
 pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> Result<CatalogReader, String> {
     let text = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut parser = Parser::new(path.display().to_string(), text, apex, ParserLimits::default());

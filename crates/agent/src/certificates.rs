@@ -102,7 +102,7 @@ pub(crate) struct Record {
     /// The inputs of the last failed order.
     #[serde(default)]
     failed_basis: Option<String>,
-    /// No attempt is made before, and the delay that has led to it.
+    /// The earliest time of the next attempt, and the delay that led to it.
     not_before_unix_s: u64,
     #[serde(default)]
     delay_s: u64,
@@ -132,7 +132,7 @@ impl Record {
 }
 
 impl ManagedCertificate {
-    /// `basis` identifies the inputs of its orders. Failures of orders that depended on something else are forgotten.
+    /// `basis` identifies the inputs of its orders. Failures of orders with different inputs are forgotten.
     pub(crate) fn load(
         configured: &CertificateFiles,
         interval_s: u64,

@@ -19,7 +19,7 @@ pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
-/// Replies to other queries, or forged ones, that are read before the right one.
+/// Maximum replies to other queries, or forged replies, that are read before the correct reply.
 const UNRELATED_REPLIES_MAX: usize = 100;
 
 /// The reason why a server has not given a usable answer.

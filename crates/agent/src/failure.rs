@@ -290,7 +290,7 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
     }
 }
 
-/// The remedy if the directory is not one.
+/// The remedy if the URL is not an ACME directory.
 fn directory_remedy(asked: Asked<'_>) -> &'static str {
     match asked {
         Asked::Directory | Asked::Account => "check `directory` of this authority in [certificates]",
@@ -443,7 +443,7 @@ mod tests {
         // Names of others, or none.
         assert!(check(&rejected("no", &format!(",\"subproblems\":[{}]", subproblem("a.b"))), &[]).is_about_names);
         check(&rejected("no", ""), &[]);
-        // As some authorities say it.
+        // The wording of some authorities.
         check(&rejected("Cannot issue for *.gone.test: policy.", ""), &["*.gone.test"]);
         check(&rejected("Cannot issue for \\\"www.example.com\\\"", ""), &["www.example.com"]);
         check(&rejected("xexample.com, example.com.test", ""), &[]);

@@ -36,7 +36,7 @@ const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
 /// The longest pause between two checks of an order in progress. Some ask for a day, although the certificate is ready
 /// within seconds.
 const POLL_PAUSE_S_MAX: u64 = 15;
-/// The error of an authority that wants something of the operator, at a page that it names (RFC 8555 §7.3.3).
+/// The error of an authority that requires an action of the operator, on a page that it names (RFC 8555 §7.3.3).
 const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequired";
 
 /// A client that trusts some roots.

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
-/// Bytes of inputs after which a request has no further one.
+/// Bytes of inputs above which a request gets no further input.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
 /// Maximum inputs of a request, which also contains the zone and the key.
 const INPUTS_MAX: usize = PARTS_MAX - 2;

@@ -127,9 +127,9 @@ impl Link {
     }
 
     /// Makes the server process load the zone `name`, which was stored or removed. Returns when it is loaded.
-    /// `is_forced`: even if it has lost records or its serial went back. `changes`, in the form of a log, may continue
-    /// from the version that it serves; then it applies these. The text is the result of the load. If the process does
-    /// not answer because it was replaced, its replacement is asked.
+    /// `is_forced`: even if it has lost records or its serial went back. `changes`, in log form, may continue from the
+    /// served version; the process then applies them. The text is the result of the load. If the process does not
+    /// answer because it was replaced, its replacement is asked.
     ///
     /// # Errors
     /// Returns the reason why the zone was not stored.
@@ -189,7 +189,7 @@ impl Link {
         let _ = self.connection.borrow_mut().send_with(&Message::Event(event), descriptors);
     }
 
-    /// Whether it was possible: if not, there was no memory or descriptor for a moment.
+    /// Returns whether sending was possible; if not, memory or descriptors were briefly exhausted.
     pub(crate) fn report(&self, report: &AgentReport) -> bool {
         let file = report.to_memfd();
         match file {

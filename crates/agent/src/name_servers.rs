@@ -39,7 +39,7 @@ pub(crate) struct NameServer {
     address: SocketAddr,
 }
 
-/// Whether the records of a name have the right RDATA.
+/// Whether the records of a name have the expected RDATA.
 pub(crate) type IsMet = dyn Fn(&[Vec<u8>]) -> bool;
 
 /// The records with which all name servers of a zone must answer.
@@ -121,8 +121,8 @@ impl NameServers {
     }
 
     /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most
-    /// `time_max`. A server that does not answer at all is logged, and left out. So is the delegation of a name to
-    /// other servers: the operator has made it.
+    /// `time_max`. A server that does not answer at all is logged, and left out. A delegation of a name to other
+    /// servers counts as well: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
@@ -205,7 +205,8 @@ impl NameServers {
         Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
-    /// The name servers of the zone at `apex`, without this server. `not_found` gets why others have no known address.
+    /// The name servers of the zone at `apex`, without this server. `not_found` receives the reasons why servers have
+    /// no known address.
     ///
     /// # Errors
     /// Returns an error if this server does not answer for the zone.

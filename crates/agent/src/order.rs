@@ -112,7 +112,7 @@ impl OrderRequest {
         }
     }
 
-    /// Whether all names are as an authority needs them.
+    /// Whether all names meet the authority's requirements.
     fn check_names(&self, failed: Vec<(String, Failure)>) -> Result<(), Failure> {
         if failed.is_empty() { Ok(()) } else { Err(Failure::of_names(failed)) }
     }
@@ -131,7 +131,7 @@ impl OrderRequest {
 #[derive(Serialize, Deserialize)]
 struct SavedOrder {
     directory: String,
-    /// Empty until the authority has said it.
+    /// Empty until the authority has sent the URL.
     url: String,
     names: Vec<String>,
     /// The certificate's private key, in PEM.
@@ -238,7 +238,7 @@ impl Orders {
         (key == saved.key.as_bytes()).then_some(saved.directory)
     }
 
-    /// An order's certificate is stored, and so is all that follows from it.
+    /// Records that an order's certificate is stored, with all consequences.
     pub(crate) fn finish(&self, name: &str) {
         if let Err(error) = self.state.remove(&order_file(name)) {
             log_error(&format!("certificate {name}: {error}"));

@@ -1,5 +1,5 @@
-//! The rotations of the certificates whose keys are pinned by TLSA records. Each is in the state folder with its next
-//! key, before anything is done that follows from it.
+//! The rotations of the certificates whose keys are pinned by TLSA records. Each rotation is in the state folder with
+//! its next key, before any action that follows from it.
 
 use crate::clock::unix_s;
 use crate::json_files::read_json;

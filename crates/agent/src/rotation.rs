@@ -44,7 +44,7 @@ enum Phase {
     Publishing,
     /// All name servers answer with both keys since this time.
     Caching { since_unix_s: u64 },
-    /// The next key is in service, since then.
+    /// The next key is in service since this time.
     Overlapping { since_unix_s: u64 },
 }
 

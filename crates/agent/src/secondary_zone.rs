@@ -51,7 +51,7 @@ const FIRST_RETRY_S: u64 = 5;
 const FIRST_RETRY_S_MAX: u64 = 900;
 /// Time between two rounds of questions, however often a primary sends NOTIFY.
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
-/// Times for a reply over UDP; then TCP is tried.
+/// Timeouts for a reply over UDP, before TCP is tried.
 const UDP_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// Bytes of a zone file that have the SOA, which is first.
 const SOA_BYTES_MAX: u64 = 4096;
@@ -83,7 +83,7 @@ enum Served {
     Known(Option<u32>),
 }
 
-/// A primary has, or may have, another version than the stored one.
+/// A primary has, or may have, a version other than the stored version.
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     from: IpAddr,
@@ -463,7 +463,8 @@ impl ZoneTask {
         }
     }
 
-    /// Makes the server process load the stored version, unless it answers from it, or the signer sign it.
+    /// Makes the server process load the stored version, unless it already answers from it, or makes the signer sign
+    /// it.
     async fn hand_over_if_needed(&mut self) {
         let stored = self.record.version.map(|version| version.serial);
         if let Some(signer) = &self.signer {
@@ -500,7 +501,7 @@ impl ZoneTask {
         }
     }
 
-    /// Asks one primary after the other, until one has confirmed the version or has given a later one.
+    /// Asks the primaries in turn, until one has confirmed the version or sent a later version.
     async fn ask_primaries(&mut self) {
         let count = self.zone.primaries.len();
         let mut problems = Vec::new();

@@ -42,7 +42,7 @@ pub(crate) struct SignedVersion {
 #[derive(Debug)]
 pub(crate) struct WrittenVersion {
     file_bytes: u64,
-    /// Bytes of the log as long as it was then.
+    /// The length of the log in bytes at that time.
     log_bytes: u64,
 }
 

@@ -210,7 +210,7 @@ impl SigningTask {
                 self.hand_over_if_needed(reread.as_ref()).await;
                 self.observer.ask(self.keys.questions());
             }
-            // The clients that wait get their answer.
+            // Answers the waiting clients.
             drop(reread);
             self.report();
             tokio::select! {
@@ -278,7 +278,7 @@ impl SigningTask {
         self.retry.on_failure();
     }
 
-    /// Time until something is due.
+    /// Time until the next action is due.
     fn wait_time(&self) -> Duration {
         let of_updates = self.time_of_updates();
         if let Some(left) = self.retry.left() {

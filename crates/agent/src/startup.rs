@@ -94,7 +94,7 @@ fn run_with(
     let text = memfd::read(configuration, CONFIGURATION_BYTES_MAX)?;
     let invalid = |_| io::Error::other("the configuration has errors");
     let config = Config::from(AgentConfig::from(&source.parse(&text).map_err(invalid)?));
-    // As the operator, and as long as the files of the system can be read.
+    // This runs before the sandbox, while the files of the system can be read.
     let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
     let accounts = Accounts::new(config.acme.as_ref(), timeout);
     let basis = OrderBasis::new(&config);

@@ -134,7 +134,7 @@ impl StoringTask {
         self.failures.borrow_mut().log.error(zone, &message);
     }
 
-    /// Finds out whether updates can be stored again, without one.
+    /// Tests whether updates can be stored again, without an update.
     async fn try_again(&mut self) {
         let Some(zone) = self.failures.borrow().problems.keys().next().cloned() else { return self.retry.on_success() };
         let (state, apex) = (Arc::clone(&self.state), DomainName::parse(&zone));

@@ -62,7 +62,7 @@ pub struct Config {
     pub state_location: Option<ValueLocation>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
-    /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
+    /// Whether these addresses also accept HTTP/2, from clients that begin with it.
     pub http2: bool,
     /// Addresses of HTTPS; with port 0 the kernel chooses.
     pub https_listen: Vec<SocketAddr>,
@@ -437,7 +437,7 @@ pub enum KeyPlace {
 pub enum SocketsPerAddress {
     /// The number of processors or of workers, whichever is larger.
     Auto,
-    /// This number, 1 to 1024.
+    /// A fixed number, 1 to 1024.
     Exactly(usize),
 }
 

@@ -150,7 +150,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_top(&mut self, root: &DeTable<'_>) {
         let keys = self.reader.top(root);
         let sections: [(&str, ReadSection<Self>); 10] = [
-            // Domains are read with their limits, and with a certificate by default if this is how they get one.
+            // Domains are read with their limits, and get an automatic certificate by default if one is possible.
             ("limits", Self::read_limits),
             ("certificates", Self::read_certificates_section),
             ("http", Self::read_http),

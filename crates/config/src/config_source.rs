@@ -95,7 +95,7 @@ impl SearchPaths {
 
     /// The file that the environment names, else the first default file that exists.
     ///
-    /// The file that the environment names need not exist: reading it then reports that.
+    /// The file that the environment names need not exist: a missing file is reported when it is read.
     pub fn find(&self) -> Option<PathBuf> {
         let default = || self.defaults.iter().find(|path| may_exist(path)).cloned();
         self.from_environment.clone().or_else(default)

@@ -2,8 +2,8 @@
 //!
 //! A process that serves calls [`hold`] and [`start_writer`]: from then on, a separate thread writes, so that an output
 //! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
-//! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
-//! thread that panics, or ends the process, writes the queued messages.
+//! that has disconnected is not an error: the server continues. Without such a thread, the thread that panics, or ends
+//! the process, writes the queued messages.
 //!
 //! After the message about a fatal panic ([`panics`]), the process exits.
 

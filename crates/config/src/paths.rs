@@ -94,8 +94,8 @@ pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<C
     if secrets.next().is_some() { Err(problem("has more than two secrets")) } else { Ok((first, second)) }
 }
 
-/// Whether other users than the owner and the group can read the `kind` of file at `path`. A directory above it that
-/// they cannot enter protects it.
+/// Whether other users than the owner and the group can read the `kind` of file at `path`. A parent directory that
+/// other users cannot enter protects the file.
 pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     const READ: u32 = 0o004;
     const ENTER: u32 = 0o001;
@@ -193,8 +193,8 @@ fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     Problem::new(message, "use a directory that only the supervisor's user can write to")
 }
 
-/// Whether not every user can make files in the log's directory: they could replace the log, or put a link in place of
-/// a rotated one.
+/// Checks that not every user can create files in the log's directory: they could replace the log, or put a link in
+/// place of a rotated log.
 fn check_log_directory(log: &Path) -> Result<(), Problem> {
     match log_directory(log) {
         Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {

@@ -123,7 +123,7 @@ mod tests {
         format!("{section:?} {key}")
     }
 
-    /// What a reload replaces for each change, and for its opposite. What is wrong with the table is added to `wrong`.
+    /// What a reload replaces for each change, and for its opposite. Errors of the table are added to `wrong`.
     fn found(wrong: &mut Vec<String>) -> Vec<(String, [[bool; 3]; 2])> {
         let mut names: Vec<_> = all_keys().map(|(section, key)| name(section, key.name)).collect();
         names.extend(limits::keys().into_iter().map(|key| name(Section::Limits, key)));

@@ -47,8 +47,8 @@ pub struct LogOutput {
 }
 
 impl LogOutput {
-    /// The reason why the supervisor cannot open it, if it runs as this user; or a warning that others than that user
-    /// and `account`, as which the server serves, could replace it.
+    /// The reason why the supervisor cannot open it, if it runs as this user; or a warning that users other than this
+    /// user and the server's `account` could replace it.
     pub fn path_problem(&self, account: Option<u32>) -> Option<Diagnostic> {
         let LogTarget::File(path) = &self.target else { return None };
         match check_log_file(path) {

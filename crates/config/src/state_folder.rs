@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
-/// The remedy if there is none. A folder below one with zones could be read by the server process.
+/// The remedy for a missing state folder. A folder below one with zones could be read by the server process.
 pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or user files";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;

@@ -95,7 +95,7 @@ pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
 /// that is being written.
 const FILE_NAME_BYTES_MAX: usize = 255 - ".new-".len() - ".journal".len();
 
-/// A zone's name in file names of the state folder. Different zones have different ones.
+/// A zone's name in file names of the state folder. Different zones have different file names.
 pub fn zone_file_name(apex: &DomainName) -> String {
     // Names of zones have no `%`. Zone names may contain slashes (RFC 2317 §4).
     let mut name = match apex.as_str() {

@@ -246,7 +246,7 @@ impl HeadWriter<'_> {
         Some(())
     }
 
-    /// Whether Host equals `:authority`. Where they differ, both are written, which the parser refuses.
+    /// Whether Host equals `:authority`. If they differ, both are written, and the parser refuses the request.
     fn is_authority(&self, value: &[u8]) -> bool {
         let range = self.found[Pseudo::Authority as usize].clone();
         range.is_some_and(|range| self.pseudo[range].eq_ignore_ascii_case(value))

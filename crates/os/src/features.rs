@@ -14,7 +14,7 @@ pub static FEATURES: &[&Feature] = &[
     &crate::udp::UDP_IO,
 ];
 
-/// Forces one variant, given as `cloexec=fcntl`. Call this at start, before the feature is first used.
+/// Forces one variant, given as `cloexec=fcntl`. Call this at startup, before the feature is first used.
 ///
 /// # Errors
 /// Returns the problem of the text, for the operator.

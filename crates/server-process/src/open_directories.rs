@@ -27,7 +27,7 @@ pub(crate) struct OpenDirectories {
 pub(crate) struct DescriptorLimit(pub(crate) usize);
 
 impl DescriptorLimit {
-    /// This process's limit, raised as far as possible; without one if it cannot be read.
+    /// A value with this process's limit, raised as far as possible; without a limit if it cannot be read.
     pub(crate) fn of_process() -> DescriptorLimit {
         let limit = sanderling_os::rlimit::raise_nofile_limit().unwrap_or(u64::MAX);
         DescriptorLimit(usize::try_from(limit).unwrap_or(usize::MAX))

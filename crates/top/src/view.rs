@@ -338,7 +338,7 @@ pub(crate) mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// The view of the second of two texts, a second apart.
+    /// The view after two texts that were fetched a second apart.
     pub(crate) fn view(before: &str, now: &str, sort: Sort) -> View {
         let start = Instant::now();
         let before = Samples::parse(before, start);

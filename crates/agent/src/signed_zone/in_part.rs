@@ -109,7 +109,7 @@ impl SigningTask {
         let content = [&change_log::HEAD[..], change].concat();
         let read = ChangeLog::read(&content, self.apex.as_name(), signed.stored.serial);
         if read.changes.is_empty() {
-            // The server process has not got the last version yet.
+            // The server process has not received the last version yet.
             self.signed = Some(signed);
             return Ok(StoreResult::Outdated);
         }
@@ -268,7 +268,7 @@ impl PartSigning<'_> {
         Ok(Some(done))
     }
 
-    /// Signs a change, calls `store_before`, and stores the change; whether it was possible in part.
+    /// Signs a change, calls `store_before`, and stores the change; returns whether incremental signing was possible.
     fn sign_change(
         &mut self,
         signed: &mut Signed,

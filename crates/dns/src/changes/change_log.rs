@@ -1,6 +1,6 @@
 //! The changes that have led from a stored version of a zone to the current one: a file that grows by one change at a
 //! time. A part of a change at its end, which a crash has left, is ignored. Each change has the form of
-//! [`crate::zones::journal`], with its length before and its SHA-256 after it.
+//! [`crate::zones::journal`], preceded by its length and followed by its SHA-256.
 
 use crate::changes::zone_patch::ZonePatch;
 use crate::text::name::{Name, NameBuf};

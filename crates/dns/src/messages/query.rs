@@ -100,7 +100,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
-    /// The whole message; nothing of a dropped one.
+    /// The whole message; empty for a dropped message.
     pub fn message(&self) -> &'q [u8] {
         self.message
     }
@@ -157,7 +157,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
     }
 
-    /// Whether the reply may have something of `options`. Otherwise the reply is the same without them.
+    /// Whether the reply may have some of `options`. Otherwise the reply is the same without them.
     #[inline]
     pub fn is_concerned_by(&self, options: &ReplyOptions) -> bool {
         self.may_have_options() || options.concern_all()

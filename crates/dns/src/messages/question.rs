@@ -257,7 +257,7 @@ pub(crate) fn read_name(message: &[u8], at: usize) -> Result<(NameBuf, usize), F
     let (mut at, mut after) = (at, None);
     let mut wire = [0; NAME_BYTES_MAX];
     let mut length = 0;
-    // RFC 1035 §4.1.4: a pointer refers to a prior name. Each leads further back, so there is no loop.
+    // RFC 1035 §4.1.4: a pointer refers to a prior name. Each pointer leads further back, so there is no loop.
     let mut lowest = at;
     loop {
         match *message.get(at).ok_or(FormErr)? {

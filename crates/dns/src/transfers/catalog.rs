@@ -1,4 +1,4 @@
-//! Catalog zones (RFC 9432): reads the members that the records of one list, and writes the text of one.
+//! Catalog zones (RFC 9432): reads the members in a catalog's records, and writes the text of a catalog.
 
 use crate::text::name::{LABEL_BYTES_MAX, Name, NameBuf};
 use crate::text::rtype::Rtype;

@@ -60,7 +60,7 @@ fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
     assert!(errors.contains("c.zone` does not exist") && errors.contains("missing` does not exist"), "{errors}");
     let status = directory.control("status").text();
     assert!(status.contains("b.example: UNAVAILABLE") && status.contains("a.example: serial 1, 3 records"), "{status}");
-    // All of it is mended by reloads, one after the other.
+    // Successive reloads correct everything.
     directory.write("b.zone", zone(2).as_bytes());
     let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");

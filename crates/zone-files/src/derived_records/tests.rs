@@ -255,7 +255,7 @@ fn records_of_the_file_have_precedence_over_a_policy_and_its_host() {
     assert!(notes.len() == 1 && notes[0].contains("no TXT record is derived for _mta-sts.a.test"), "{notes:?}");
 }
 
-/// A configuration that resolves `ALIAS`, and what the agent knows of two targets.
+/// A configuration that resolves `ALIAS`, and the agent's records of two targets.
 fn with_aliases() -> (String, DerivedSet) {
     let address = |owner: &str, data: &str| DerivedRecord { ttl_s: 70, ..record(DerivedKind::Alias, owner, data) };
     let mut set = set();

@@ -173,7 +173,7 @@ impl Context {
     }
 }
 
-/// Reads the next entry. After an error the scanner is somewhere within it.
+/// Reads the next entry. After an error, the scanner is at an unspecified place in the entry.
 pub(super) fn read(
     scanner: &mut Scanner,
     start: EntryStart,

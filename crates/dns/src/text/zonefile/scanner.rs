@@ -230,7 +230,7 @@ impl Scanner {
 
     /// Skips the rest of the entry, with its errors.
     pub(super) fn skip_entry(&mut self) {
-        // Ends, because every error is after the byte that caused it.
+        // The loop ends, because every error is after the byte that caused it.
         while !matches!(self.token(), Ok(None)) {}
     }
 
