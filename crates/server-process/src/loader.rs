@@ -68,7 +68,7 @@ pub(crate) struct Loader {
     seed: HashSeed,
     /// The directories of all sites so far.
     directories: OpenDirectories,
-    /// The document roots with their sites' options; the index is the site's ID. Both sites keep their IDs, and thereby
+    /// The document roots with their sites' options; the index is the site's ID. Both sites keep their IDs, and so
     /// their entries in the open-file cache.
     site_ids: Vec<SiteKey>,
     /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
