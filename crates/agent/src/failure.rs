@@ -401,7 +401,7 @@ mod tests {
         };
         check("unauthorized", order, Kind::AccountRefused, "the account is valid but not authorized");
         check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
-        check("unauthorized", validation, Kind::Refused, "are those of this server");
+        check("unauthorized", validation, Kind::Refused, "belong to this server");
         check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the certificate's key");
         check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
         check("userActionRequired", order, Kind::Refused, "agree there");

@@ -51,7 +51,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Reports an owner that has the name of the zone twice, because its dot was forgotten.
+    /// Reports an owner that contains the zone name twice, because its dot was forgotten.
     pub(super) fn check_owner(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let Some(meant) = self.without_second_apex(self.names.name(name)) else { return };
         let Some(rrset) = self.rrsets_of(name).first() else { return };
