@@ -774,7 +774,7 @@ fn ds_record_of_a_compromised_key_that_the_parent_does_not_have_yet_is_not_asked
     keys.start(ROUTINE).expect("it starts");
     run_until(&mut keys, " yet: submit ");
     keys.start(Rollover { keys: RolloverKeys::All, is_compromised: true }).expect("it starts");
-    let status = run_until(&mut keys, "wait for that of the next key");
+    let status = run_until(&mut keys, "wait for the DS record of the next key");
     assert!(!status.contains(" yet: submit ") && keys.keys_for_registrar().count() == 0, "{status}");
     let status = run_until(&mut keys, "do not submit it to the registrar");
     assert!(status.contains(" yet: submit ") && keys.keys_for_registrar().count() == 1, "{status}");
