@@ -139,7 +139,7 @@ fn oldest_unfinished_handshake_is_closed_at_the_limit() {
     assert_eq!(clients[0].read(&mut [0; 1]).expect("closed"), 0);
     let status = directory.control("status").text();
     assert!(status.contains("tls_evicted 1") && !status.contains("tls_timeouts"), "{status}");
-    server.wait_for_error("tls_handshakes_max is reached: new connections replace those");
+    server.wait_for_error("tls_handshakes_max is reached: new connections replace the connection");
 }
 
 #[test]

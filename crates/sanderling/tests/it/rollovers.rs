@@ -267,7 +267,7 @@ fn csk_and_its_algorithm_are_replaced_without_a_bogus_answer() {
         let begun = domains.dnssec(&["rollover", CHILD]);
         assert!(begun.contains("the rollover has begun"), "{begun}");
         let again = domains.dnssec(&["rollover", CHILD]);
-        assert!(again.contains("wait for the end of this rollover"), "{again}");
+        assert!(again.contains("wait until this rollover has finished"), "{again}");
     });
     domains.run_rollover("two CSKs, one before the other is in use", 0, |domains| {
         domains.dnssec(&["rollover", CHILD]);

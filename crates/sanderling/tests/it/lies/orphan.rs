@@ -181,7 +181,7 @@ fn adopter_refuses_a_time_that_cannot_be_and_a_process_of_another_user() {
     let own = ProcessHandle::open(orphan.pid.cast_signed()).expect("it runs");
     for (ready_at_unix_s, is_in_its_name, expected) in [
         (u64::MAX, true, "is not a valid time in seconds since 1970"),
-        (1_800_000_000, false, "belongs to the user with ID 0, and server processes of this configuration belong to"),
+        (1_800_000_000, false, "belongs to the user with ID 0, but server processes of this configuration belong to"),
     ] {
         let mut command = orphan.directory.serve_command();
         let adopter =
