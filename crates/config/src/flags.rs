@@ -37,14 +37,14 @@ pub struct Flags {
 /// Parses the argument of `--zone`, `NAME=FILE`.
 ///
 /// # Errors
-/// Which half is missing or wrong.
+/// Returns the half that is missing or wrong.
 pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
     let expected = "expected NAME=FILE, for example example.com=example.com.zone";
     let Some((name, file)) = text.split_once('=') else {
         return Err(Problem::new(format!("`{text}` has no `=`"), expected));
     };
     if name.is_empty() {
-        return Err(Problem::new("the name of the zone is missing", expected));
+        return Err(Problem::new("the zone name is missing", expected));
     }
     if file.is_empty() {
         return Err(Problem::new("the zone file is missing", expected));
@@ -57,7 +57,7 @@ impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems, such as duplicates. A missing path is reported only together with another one: see
+    /// Returns all problems, such as duplicates. A missing path is reported only together with another one: see
     /// [`Config::path_problems`].
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; name a regular file",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; specify a regular file",
             ]
         );
     }

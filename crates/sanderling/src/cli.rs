@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Serve with the state inherited from a supervisor.
     ServerProcess {
         source: ConfigSource,
-        /// The path of the control socket.
+        /// The control socket's path.
         control: Option<PathBuf>,
         /// The state folder, if there are transferred zones.
         state: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     },
     /// Run the command of a domain whose certificate was renewed.
     RunOnRenew(RenewalCommand),
-    /// Report the errors of the configuration.
+    /// Report the configuration's errors.
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
@@ -126,11 +126,12 @@ pub(crate) enum Command {
 }
 
 impl Invocation {
-    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not give is
+    /// Parses `arguments`, the first of which is the program's name. A configuration file that they do not give is
     /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
-    /// Everything that ends the program here, `--help` included. `exit` of the error prints it and exits with 0 or 2.
+    /// Returns everything that ends the program here, `--help` included. The error's `exit` prints it and exits with 0
+    /// or 2.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
         search_paths: &SearchPaths,
@@ -317,9 +318,9 @@ enum CliCommand {
     },
     Check(CheckArgs),
     Probe(ProbeArgs),
-    /// Show the status of the running server
+    /// Show the running server's status
     ///
-    /// Its addresses, processes with their uptime, problems, and counters.
+    /// The server's addresses, processes with their uptime, problems, and counters.
     #[command(after_help = "Examples:
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
@@ -428,7 +429,7 @@ for a wrong command line.")]
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// List the zones of the running server, show a zone or its state, add or remove one
+    /// List the running server's zones, show a zone or its state, add or remove one
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
@@ -568,8 +569,8 @@ line.")]
 
 /// Serve a small built-in domain on localhost
 ///
-/// The site and the zone are part of the program. It prints the addresses, and `curl` and `dig` commands to try. Ctrl-C
-/// stops it.
+/// The site and the zone are part of the program. The command prints the addresses, and `curl` and `dig` commands to
+/// try. Ctrl-C stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
@@ -590,8 +591,8 @@ struct DemoArgs {
 
 /// Serve a directory over HTTP, zones over DNS, or everything in a configuration file
 ///
-/// What to serve is given by arguments or by a configuration file, not by both. Without arguments the file is that of
-/// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// What to serve is given by arguments or by a configuration file, not by both. Without arguments, the file is
+/// $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 ///
 /// When the server is ready, it prints each listen address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
@@ -637,7 +638,7 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
 
-    /// The private key of the certificate, in PEM
+    /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 
@@ -729,7 +730,7 @@ impl ServeArgs {
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened,
 /// so you can run it while a server is running. As root, it reads sites and zones as the configured user. Without
-/// arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// arguments, the file is $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {
@@ -762,9 +763,9 @@ impl CheckArgs {
 
 /// Measure what each variant of a kernel feature costs on this machine
 ///
-/// It measures each supported variant in many short slices in random order, so that other load has little influence.
-/// The report names the variant that the server uses. Sockets use the loopback interface and ports that the kernel
-/// chooses, so you can run it while a server is running.
+/// The command measures each supported variant in many short slices in random order, so that other load has little
+/// influence. The report names the variant that the server uses. Sockets use the loopback interface and ports that the
+/// kernel chooses, so you can run it while a server is running.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe
