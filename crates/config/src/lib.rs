@@ -57,7 +57,7 @@ pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
 pub use exit::Exit;
-pub use flags::{Flags, parse_zone_argument};
+pub use flags::{Flags, ProxyFlag, parse_proxy_argument, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;

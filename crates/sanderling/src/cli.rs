@@ -17,8 +17,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use domain::DomainArgs;
 use sanderling_config::{
-    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
-    parse_zone_argument,
+    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, ProxyFlag, SearchPaths, Zone, limits_help,
+    parse_listen_address, parse_proxy_argument, parse_zone_argument,
 };
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
@@ -597,7 +597,8 @@ struct DemoArgs {
 /// When the server is ready, it prints each listen address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--https ADDR:PORT]... [--certificate FILE --key FILE] \
+    override_usage = "sanderling serve [FOLDER] [--proxy [PATH=]ADDRESS]... [--http ADDR:PORT]... \
+                      [--https ADDR:PORT]... [--certificate FILE --key FILE] \
                       [--zone NAME=FILE]... [--dns ADDR:PORT]... [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
     after_help = "Examples:
   sanderling serve public
@@ -606,6 +607,10 @@ struct DemoArgs {
       the same for all machines
   sanderling serve public --https 127.0.0.1:8443
       also over HTTPS on this machine, with a self-signed certificate
+  sanderling serve public --proxy /api/=127.0.0.1:3000
+      the directory, and an application below /api/
+  sanderling serve --proxy 127.0.0.1:3000 --https 127.0.0.1:8443
+      an application alone, also over HTTPS
   sanderling serve --zone example.com=example.com.zone
       a zone at 127.0.0.1, port 5353, over UDP and TCP
   sanderling serve --config /etc/sanderling/sanderling.toml
@@ -618,6 +623,13 @@ struct ServeArgs {
     /// The directory to serve, for every host
     #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
+
+    /// An application that answers below a path, or for the whole host; can be repeated
+    ///
+    /// ADDRESS is 127.0.0.1:3000, http://127.0.0.1:3000 or unix:/run/app.sock. Without PATH, the application answers
+    /// all requests, but those for files of FOLDER if there is one.
+    #[arg(long = "proxy", value_name = "[PATH=]ADDRESS", value_parser = parse_proxy_argument)]
+    proxies: Vec<ProxyFlag>,
 
     /// List directories without an index.html
     #[arg(long, requires = "directory")]
@@ -659,7 +671,7 @@ struct ServeArgs {
     workers: Option<u64>,
 
     /// The configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "listing", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "proxies", "listing", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
     /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
@@ -693,16 +705,16 @@ impl ServeArgs {
         if let Some(file) = self.config {
             return Ok(ConfigSource::File(file));
         }
-        let has_directory = self.directory.is_some();
-        let problem = if !has_directory && !self.http.is_empty() {
+        let has_site = self.directory.is_some() || !self.proxies.is_empty();
+        let problem = if !has_site && !self.http.is_empty() {
             Some("`--http` needs a FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
-        } else if !has_directory && !self.https.is_empty() {
+        } else if !has_site && !self.https.is_empty() {
             Some("`--https` needs a FOLDER to serve: sanderling serve FOLDER --https ADDR:PORT")
         } else if self.https.is_empty() && self.certificate.is_some() {
             Some("`--certificate` needs an address for HTTPS: add --https ADDR:PORT")
         } else if self.zones.is_empty() && !self.dns.is_empty() {
             Some("`--dns` needs a zone to serve: add --zone NAME=FILE")
-        } else if !has_directory && self.zones.is_empty() && self.workers.is_some() {
+        } else if !has_site && self.zones.is_empty() && self.workers.is_some() {
             Some("`--workers` needs a FOLDER or --zone; in a configuration file it is the key `workers`")
         } else {
             None
@@ -710,11 +722,12 @@ impl ServeArgs {
         if let Some(problem) = problem {
             return Err(usage_error("serve", ErrorKind::MissingRequiredArgument, problem));
         }
-        if !has_directory && self.zones.is_empty() {
+        if !has_site && self.zones.is_empty() {
             return find_file("serve", search_paths);
         }
         Ok(ConfigSource::Flags(Flags {
             directory: self.directory,
+            proxies: self.proxies,
             listing: self.listing,
             http_listen: self.http,
             https_listen: self.https,

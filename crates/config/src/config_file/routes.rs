@@ -8,7 +8,7 @@ use crate::keys::Section;
 use crate::routes::{
     CONNECT_TIMEOUT_MS_DEFAULT, CONNECT_TIMEOUT_MS_MAX, CONNECTIONS_DEFAULT, FIELD_VALUE_BYTES_MAX,
     IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX, REQUEST_BODY_BYTES_DEFAULT, REQUEST_BODY_BYTES_MAX,
-    RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX,
+    RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX, route_pattern,
 };
 use crate::units::Quantity;
 use sanderling_site_rules::{
@@ -69,9 +69,7 @@ impl ConfigBuilder<'_, '_> {
     /// `/api/` is all below it.
     fn read_route_pattern(&mut self, rule: Entry<'_, '_>) -> Option<Pattern> {
         let text = rule.key;
-        let parsed =
-            if text.ends_with('/') { Pattern::parse(&format!("{text}*"), &[]) } else { Pattern::parse(text, &[]) };
-        match parsed {
+        match route_pattern(text) {
             Ok(pattern) if pattern.has_host() => {
                 let message = format!("the path `{text}` is for a single host");
                 self.error(rule.offset, message, "write it without the host, in the section of that domain");

@@ -85,6 +85,17 @@ fn serve_accepts_several_addresses_and_zones() {
 }
 
 #[test]
+fn serve_accepts_applications_with_and_without_a_directory() {
+    let flags = parsed_flags("sanderling serve public --proxy /api/=127.0.0.1:3000 --proxy unix:/run/app.sock");
+    let names: Vec<&str> = flags.proxies.iter().map(|proxy| proxy.route.name.as_str()).collect();
+    assert_eq!((flags.directory, names), (Some("public".into()), vec!["/api/", "/"]));
+    let alone = parsed_flags("sanderling serve --proxy 127.0.0.1:3000 --http 127.0.0.1:0 --workers 1");
+    assert_eq!((alone.directory, alone.proxies.len()), (None, 1));
+    check_refused("sanderling serve --proxy app:3000", "has the host name app, which is not resolved");
+    check_refused("sanderling serve --proxy 127.0.0.1:3000 --config x.toml", "cannot be used with");
+}
+
+#[test]
 fn named_configuration_file_need_not_exist() {
     let source = || ConfigSource::File("x.toml".into());
     assert_eq!(

@@ -41,6 +41,8 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("site.test", "/.hidden", ""),
     ("site.test", "/link.txt", ""),
     ("site.test", "/listed/", ""),
+    ("site.test", "/api/", ""),
+    ("site.test", "/health", ""),
     ("site.test", "/assets/app-0123456789abcdef.js", ""),
     ("site.test", "//index.html", ""),
     ("site.test", "/missing", "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n"),
