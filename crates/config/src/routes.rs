@@ -27,6 +27,8 @@ pub(super) const CONNECT_TIMEOUT_MS_MAX: u64 = 600_000;
 /// Less than the time after which applications close an unused connection: 5 s in Node. A request that is sent at that
 /// moment would be lost.
 pub(super) const IDLE_TIMEOUT_MS_DEFAULT: u64 = 4_000;
+/// The same for FastCGI: each connection that is kept occupies a process of php-fpm, for which other requests may wait.
+pub(super) const FASTCGI_IDLE_TIMEOUT_MS_DEFAULT: u64 = 100;
 pub(super) const IDLE_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// Connections of each worker to each server.
 pub(super) const CONNECTIONS_DEFAULT: u64 = 512;
