@@ -53,7 +53,7 @@ pub(crate) const PEERS: &[Needed] = &[
     ("setpriv", "util-linux"),
 ];
 
-/// Installs what the tests use, the components of the toolchain, and the user.
+/// Installs the programs that the tests use, the components of the toolchain, and the user.
 pub(crate) fn run(log: &mut Log) -> Outcome {
     // rustup installs a file for each command, even without the component.
     let is_missing = |command: &&str| Program::cargo().args(command).args("--version").output().is_none();

@@ -17,6 +17,11 @@ impl Config {
         self.backends().flat_map(|backend| &backend.servers).map(|server| &server.address)
     }
 
+    /// Whether a route has an application.
+    pub fn has_backends(&self) -> bool {
+        self.backends().next().is_some()
+    }
+
     /// The TCP ports to which a server process connects.
     pub fn backend_ports(&self) -> BTreeSet<u16> {
         let port = |address: &BackendAddress| match address {

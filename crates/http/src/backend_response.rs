@@ -85,7 +85,8 @@ impl ResponseFraming {
 
 /// Parses the head at the start of `bytes`, of the response to HEAD or to another request.
 ///
-/// A prefix of a valid head is [`ParsedResponse::Partial`]; if a prefix is refused, the whole is refused too.
+/// A prefix of a valid head is [`ParsedResponse::Partial`]; if a prefix is refused, the whole is refused too. Each call
+/// begins at the start, which only a backend makes expensive that sends its head in many small pieces.
 pub fn parse_response<'b>(
     bytes: &'b [u8],
     is_head_request: bool,

@@ -49,9 +49,9 @@ impl<'b> NamedFields<'b> {
 pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     let is = |expected: &[u8]| name.eq_ignore_ascii_case(expected);
     match name.len() {
-        // Of Connection alone: both are no fields.
-        5 => is(b"close"),
         2 => is(b"te"),
+        // Reserved, since Connection has an option with this name (RFC 9110 §18.4).
+        5 => is(b"close"),
         7 => is(b"trailer") || is(b"upgrade"),
         10 => is(b"connection") || is(b"keep-alive"),
         14 => is(b"content-length"),

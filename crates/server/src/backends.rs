@@ -6,11 +6,13 @@
 
 mod connection;
 
+use crate::backend_problems::{BackendProblem, BackendProblems};
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::net::call::{Call, CallError, CallHandle, CallRequest, CallResponse, Wakeups};
 use crate::net::transport::Transport;
 use crate::slab::{Key, Slab};
 use crate::timers::Timers;
+use crate::unix_connector::UnixConnector;
 use crate::waiter::Waiter;
 use connection::{BackendConnection, Progress, Tools};
 use sanderling_os::poll::Readiness;
@@ -27,6 +29,10 @@ const ATTEMPTS_MAX: u8 = 3;
 /// How long a server to which no connection could be made gets no request while another one does: first, and at most.
 const DOWN_MS: Milliseconds = 500;
 const DOWN_MS_MAX: Milliseconds = 30_000;
+/// How long after its last response a server that refuses connections counts as one that is being restarted, and how
+/// often a request then tries again.
+const RESTART_MS: Milliseconds = 10_000;
+const RETRY_MS: Milliseconds = 50;
 /// Requests that wait for a connection to one backend; further ones are refused.
 const WAITING_MAX: usize = 1_024;
 
@@ -41,8 +47,17 @@ pub(crate) struct Backends {
     wakeups: Wakeups,
     /// Connections that are not registered with the poller.
     unregistered: Vec<Key>,
+    /// Makes connections to UNIX sockets for this worker.
+    unix: Option<(Arc<UnixConnector>, usize)>,
+    /// The backend and its server of each such connection that is being made.
+    opening: HashMap<u32, (usize, usize)>,
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
+    problems: Arc<BackendProblems>,
+    /// When requests whose connection failed try again.
+    retry_ms: Milliseconds,
+    /// Whether requests may wait for a connection.
+    has_waiting: bool,
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) memory: Option<MemoryBackend>,
 }
@@ -60,6 +75,8 @@ struct Group {
 struct WaitingCall {
     call: Call,
     until_ms: Milliseconds,
+    /// The error after which it tries again at the next look; `None` while it waits for a connection to become free.
+    error: Option<CallError>,
 }
 
 /// A server of a backend.
@@ -70,6 +87,8 @@ struct Server {
     open_count: usize,
     /// Requests that were given to it.
     request_count: u64,
+    /// When it last completed a response.
+    responded_ms: Option<Milliseconds>,
     /// Until when, and for how long, it gets no requests while another one does.
     down: Option<(Milliseconds, Milliseconds)>,
 }
@@ -85,6 +104,15 @@ pub(crate) struct MemoryBackend {
 }
 
 impl Backends {
+    /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index.
+    pub(crate) fn new(
+        unix: Option<Arc<UnixConnector>>,
+        worker_index: usize,
+        problems: Arc<BackendProblems>,
+    ) -> Backends {
+        Backends { unix: unix.map(|connector| (connector, worker_index)), problems, ..Backends::default() }
+    }
+
     /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
     pub(crate) fn begin(
         &mut self,
@@ -105,20 +133,21 @@ impl Backends {
         let group_index = self.group_index(&backend);
         let group = &mut self.groups[group_index];
         let Some(server) = group.choose(now_ms) else {
-            return self.wait(group_index, call, now_ms);
+            return self.wait(group_index, call, None, now_ms);
         };
         group.servers[server].request_count += 1;
         if let Some(key) = group.servers[server].idle.pop() {
             return self.begin_on(key, call, now_ms);
         }
-        match self.connect(&backend.servers[server].address) {
+        match self.connect(&backend.servers[server].address, (group_index, server)) {
             Ok(transport) => {
                 self.groups[group_index].servers[server].open_count += 1;
-                let connection = BackendConnection::new(transport, &backend.protocol, (group_index, server));
-                let key = self.connections.insert(connection);
-                self.unregistered.push(key);
-                self.note_memory(key);
-                self.begin_on(key, call, now_ms);
+                if let Some(transport) = transport {
+                    let key = self.add(transport, (group_index, server));
+                    self.begin_on(key, call, now_ms);
+                } else {
+                    self.wait(group_index, call, None, now_ms);
+                }
             }
             Err(error) => {
                 self.groups[group_index].servers[server].note_failure(now_ms);
@@ -143,13 +172,15 @@ impl Backends {
         index
     }
 
-    fn wait(&mut self, group_index: usize, call: Call, now_ms: Milliseconds) {
+    fn wait(&mut self, group_index: usize, call: Call, error: Option<CallError>, now_ms: Milliseconds) {
         let group = &mut self.groups[group_index];
         let connect_timeout = call.state().backend_route().backend.connect_timeout;
+        let until_ms = *call.state().waits_until_ms.get_or_insert(now_ms + ms(connect_timeout));
         if group.waiting.len() >= WAITING_MAX {
             return self.fail(&call, CallError::Busy(Duration::ZERO));
         }
-        group.waiting.push_back(WaitingCall { call, until_ms: now_ms + ms(connect_timeout) });
+        group.waiting.push_back(WaitingCall { call, until_ms, error });
+        self.has_waiting = true;
     }
 
     #[cfg(any(test, feature = "simulation"))]
@@ -163,7 +194,38 @@ impl Backends {
     #[expect(clippy::unused_self, reason = "tests have another one")]
     fn note_memory(&self, _key: Key) {}
 
-    fn connect(&mut self, address: &BackendAddress) -> io::Result<Transport> {
+    fn add(&mut self, transport: Transport, (group, server): (usize, usize)) -> Key {
+        let protocol = &self.groups[group].backend().protocol;
+        let key = self.connections.insert(BackendConnection::new(transport, protocol, (group, server)));
+        self.unregistered.push(key);
+        self.note_memory(key);
+        key
+    }
+
+    /// Takes the connections to UNIX sockets that were made.
+    pub(crate) fn take_unix_connections(&mut self, now_ms: Milliseconds) {
+        let Some((connector, worker_index)) = &self.unix else { return };
+        for (request, result) in connector.take_results(*worker_index) {
+            let Some((group, server)) = self.opening.remove(&request) else { continue };
+            match result {
+                Ok(descriptor) => {
+                    let key = self.add(Transport::plain(Stream::from(descriptor)), (group, server));
+                    self.continue_after(Progress::Free, key, now_ms);
+                }
+                Err(error) => {
+                    let of_server = &mut self.groups[group].servers[server];
+                    of_server.open_count -= 1;
+                    of_server.note_failure(now_ms);
+                    if let Some(WaitingCall { call, .. }) = self.groups[group].waiting.pop_front() {
+                        self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a connection; `None`: another process makes it.
+    fn connect(&mut self, address: &BackendAddress, place: (usize, usize)) -> io::Result<Option<Transport>> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(memory) = &mut self.memory {
             if memory.refuses {
@@ -172,12 +234,16 @@ impl Backends {
             let stream = crate::net::memory_stream::MemoryStream::default();
             stream.open_window(usize::MAX);
             memory.streams.push((stream.clone(), Key::unpacked(0)));
-            return Ok(Transport::memory(stream));
+            return Ok(Some(Transport::memory(stream)));
         }
         match address {
-            BackendAddress::Tcp(address) => Stream::connect(*address).map(Transport::plain),
-            // The sandbox denies it: the supervisor would have to connect.
-            BackendAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            BackendAddress::Tcp(address) => Stream::connect(*address).map(|stream| Some(Transport::plain(stream))),
+            BackendAddress::Unix(path) => {
+                let (connector, worker_index) = self.unix.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+                let request = connector.want(*worker_index, path)?;
+                self.opening.insert(request, place);
+                Ok(None)
+            }
         }
     }
 
@@ -208,6 +274,7 @@ impl Backends {
             let connection = call.state().connection;
             match connection {
                 Some(key) => self.advance(key, None, room, now_ms),
+                None if !self.has_waiting => {}
                 None => {
                     for group in &mut self.groups {
                         group.waiting.retain(|waiting| !waiting.call.state().is_given_up());
@@ -219,6 +286,13 @@ impl Backends {
 
     fn continue_after(&mut self, progress: Progress, key: Key, now_ms: Milliseconds) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(call) = connection.call()
+            && let mut state = call.state()
+            && let Some(text) = state.take_error_text()
+        {
+            let message = format!("backend {} for `{}`: {text}", state.backend_name(), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
         match progress {
             Progress::Waits => self.timers.queue(key, &mut connection.timer),
             Progress::Free => {
@@ -228,6 +302,7 @@ impl Backends {
                 let (group_index, server_index) = connection.server;
                 let group = &mut self.groups[group_index];
                 group.servers[server_index].down = None;
+                group.servers[server_index].responded_ms = Some(now_ms);
                 if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
                     return self.begin_on(key, call, now_ms);
                 }
@@ -283,19 +358,39 @@ impl Backends {
         let mut state = call.state();
         state.failed_count += 1;
         let is_repeated = may_repeat && state.failed_count < ATTEMPTS_MAX && state.request.rewind();
+        let waits_until_ms = state.waits_until_ms;
         drop(state);
+        let backend = Arc::clone(&call.state().backend_route().backend);
+        let group_index = self.group_index(&backend);
+        if matches!(error, CallError::Connect(_))
+            && may_repeat
+            && self.groups[group_index].is_being_restarted(now_ms)
+            && waits_until_ms.is_none_or(|until_ms| now_ms < until_ms)
+        {
+            // These attempts do not count: nothing was sent.
+            call.state().failed_count -= 1;
+            return self.wait(group_index, call, Some(error), now_ms);
+        }
         if is_repeated { self.assign(call, now_ms) } else { self.fail(&call, error) }
     }
 
     fn fail(&mut self, call: &Call, error: CallError) {
         let mut state = call.state();
+        if !state.is_given_up() {
+            let message = format!("{}; a request to `{}` failed", state.describe(&error), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
         state.response = CallResponse::Failed(error);
         self.awakened.extend(state.take_waiter());
     }
 
     /// When the next deadline passes.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
-        let of_waiting = self.groups.iter().filter_map(|group| group.waiting.front()).map(|waiting| waiting.until_ms);
+        let groups = if self.has_waiting { &self.groups[..] } else { &[] };
+        let of_waiting = groups.iter().flat_map(|group| &group.waiting).map(|waiting| match waiting.error {
+            None => waiting.until_ms,
+            Some(_) => self.retry_ms,
+        });
         of_waiting.chain(self.timers.next_ms()).min()
     }
 
@@ -317,15 +412,32 @@ impl Backends {
             let progress = connection.expire(connect_timeout);
             self.continue_after(progress, key, now_ms);
         }
+        self.expire_waiting(now_ms);
+    }
+
+    /// Ends the waits that have taken too long, and tries again where no connection could be made.
+    fn expire_waiting(&mut self, now_ms: Milliseconds) {
+        if !self.has_waiting {
+            return;
+        }
+        let retries = self.retry_ms <= now_ms;
+        if retries {
+            self.retry_ms = now_ms + RETRY_MS;
+        }
         for index in 0..self.groups.len() {
-            while let Some(waiting) = self.groups[index].waiting.front()
-                && waiting.until_ms <= now_ms
-                && let Some(WaitingCall { call, .. }) = self.groups[index].waiting.pop_front()
-            {
-                let connect_timeout = self.groups[index].backend().connect_timeout;
-                self.fail(&call, CallError::Busy(connect_timeout));
+            let connect_timeout = self.groups[index].backend().connect_timeout;
+            let is_due = |waiting: &WaitingCall| waiting.until_ms <= now_ms || (retries && waiting.error.is_some());
+            let waiting = std::mem::take(&mut self.groups[index].waiting);
+            let (due, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_due);
+            self.groups[index].waiting = waiting;
+            for WaitingCall { call, until_ms, error } in due {
+                match error {
+                    Some(_) if now_ms < until_ms => self.assign(call, now_ms),
+                    error => self.fail(&call, error.unwrap_or(CallError::Busy(connect_timeout))),
+                }
             }
         }
+        self.has_waiting = self.groups.iter().any(|group| !group.waiting.is_empty());
     }
 
     /// Forgets the backends that no route has any longer, and closes their unused connections.
@@ -379,6 +491,12 @@ impl Backends {
 impl Group {
     fn backend(&self) -> &Backend {
         self.backends.first().expect("a group has a backend")
+    }
+
+    /// Whether its servers refuse connections, but have responded just before.
+    fn is_being_restarted(&self, now_ms: Milliseconds) -> bool {
+        let has_responded = |server: &Server| server.responded_ms.is_some_and(|at_ms| now_ms < at_ms + RESTART_MS);
+        self.servers.iter().any(has_responded)
     }
 
     /// The server for the next request: of those that could be reached, the one with the least requests in progress,

@@ -236,6 +236,17 @@ fn content_of_a_response_ends_by_its_framing() {
     check_content(ResponseFraming::Chunked, "2\r\nab\r\n0\r\n", Ok(("ab", false, 0)));
 }
 
+/// The longest sizes overflow nothing (RUSTSEC-2026-0181, CVE-2013-2028).
+#[test]
+fn largest_chunks_of_a_response_are_counted() {
+    for size in ["7fffffffffffffff", "fffffffffffffffe", "FFFFFFFFFFFFFFFF"] {
+        check_content(ResponseFraming::Chunked, &format!("{size}\r\nab"), Ok(("ab", false, 0)));
+    }
+    let too_many = "2\r\nab\r\nffffffffffffffff\r\n";
+    check_content(ResponseFraming::Chunked, too_many, Err(ResponseError::InvalidChunk));
+    check_content(ResponseFraming::Length(u64::MAX), "ab", Ok(("ab", false, 0)));
+}
+
 #[test]
 fn extensions_and_trailers_of_a_response_are_dropped() {
     check_content(ResponseFraming::Chunked, "1;a=b;c=\"d\"\r\nx\r\n0;e\r\nX-A: 1\r\n\r\n", Ok(("x", true, 0)));

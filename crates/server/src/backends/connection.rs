@@ -216,8 +216,10 @@ impl BackendConnection {
 
     /// The response is complete. If the request is not, its rest can no longer be sent on this connection.
     fn completed(&self, state: &CallState) -> Progress {
+        // What is still to be received belongs to no request: bytes, or the end, which is not reported again.
+        let is_clean = state.request.is_sent() && !self.transport.is_readable();
         match &self.state {
-            State::Content { persists: true, .. } if state.request.is_sent() => Progress::Free,
+            State::Content { persists: true, .. } if is_clean => Progress::Free,
             _ => Progress::Over,
         }
     }
@@ -245,7 +247,7 @@ impl BackendConnection {
     /// Whether the backend has nothing to do before the client's side does something.
     fn waits_for_client(&self, state: &CallState) -> bool {
         let is_request_awaited = state.request.is_open() && state.request.unsent().1.is_empty();
-        state.is_response_full() || (is_request_awaited && matches!(self.state, State::Head(_)))
+        state.is_full || (is_request_awaited && matches!(self.state, State::Head(_)))
     }
 
     /// Sends what the client's side has given; whether something was sent.
@@ -291,7 +293,7 @@ impl BackendConnection {
         }
         let mut has_received = false;
         while self.transport.is_readable() && !matches!(state.response, CallResponse::Complete(_)) {
-            if state.is_response_full() {
+            if state.is_response_full(tools.room.len()) {
                 break;
             }
             let received = self.transport.receive(tools.room);

@@ -380,6 +380,19 @@ fn stale_connection_is_replaced_without_an_error() {
 }
 
 #[test]
+fn connection_that_ends_with_its_response_is_not_used_again() {
+    simulate_backend(|simulation| {
+        let client = simulation.request(GET);
+        simulation.send_by_backend(0, OK);
+        simulation.close_by_backend(0);
+        assert_eq!(status(&simulation.response(client)), "200");
+        simulation.send(client, POST.as_bytes());
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.backend_count(), 2);
+    });
+}
+
+#[test]
 fn request_that_may_have_been_carried_out_is_not_repeated() {
     simulate_backend(|simulation| {
         let client = simulation.request(POST);
@@ -479,6 +492,34 @@ fn requests_wait_for_a_connection_and_servers_share_them() {
         let late: Vec<usize> = (0..3).map(|_| simulation.request(GET)).collect();
         simulation.advance(CONNECT_TIMEOUT + Duration::from_secs(1));
         assert_eq!(status(&simulation.response(late[2])), "503");
+    });
+}
+
+#[test]
+fn requests_wait_for_a_backend_that_is_being_restarted() {
+    simulate_backend(|simulation| {
+        let client = simulation.request(GET);
+        simulation.send_by_backend(0, OK);
+        assert_eq!(status(&simulation.response(client)), "200");
+        simulation.refuse_backends(true);
+        simulation.close_by_backend(0);
+        simulation.run(ITERATIONS_MAX);
+        let waiting = simulation.request(POST);
+        for _ in 0..20 {
+            simulation.advance(Duration::from_millis(100));
+        }
+        assert_eq!(simulation.response(waiting), "");
+        simulation.refuse_backends(false);
+        simulation.advance(Duration::from_millis(100));
+        simulation.send_by_backend(1, OK);
+        assert_eq!(status(&simulation.response(waiting)), "200");
+        // Not for longer than a connection may take.
+        simulation.refuse_backends(true);
+        simulation.close_by_backend(1);
+        simulation.run(ITERATIONS_MAX);
+        let waiting = simulation.request(GET);
+        simulation.advance(CONNECT_TIMEOUT + Duration::from_millis(100));
+        assert_eq!(status(&simulation.response(waiting)), "502");
     });
 }
 

@@ -187,7 +187,14 @@ impl<'s> Connections<'s> {
     fn update_backends(&mut self) {
         match &mut self.backends {
             Some(backends) => backends.forget_unused(),
-            None if self.snapshot.sites.have_backends() => self.backends = Some(Box::default()),
+            None if self.snapshot.sites.have_backends() => {
+                let backends = Backends::new(
+                    self.snapshot.unix_connector.clone(),
+                    self.worker_index,
+                    Arc::clone(&self.shared.backend_problems),
+                );
+                self.backends = Some(Box::new(backends));
+            }
             None => {}
         }
     }
@@ -203,9 +210,16 @@ impl<'s> Connections<'s> {
     pub(crate) fn advance_backend(&mut self, key: Key, readiness: Readiness) {
         let now_ms = self.clock.now_ms();
         if let Some(backends) = &mut self.backends {
-            backends.advance(key, Some(readiness), &mut self.buffers.input, now_ms);
+            backends.advance(key, Some(readiness), self.buffers.received_room(), now_ms);
         }
         self.exchange_with_backends();
+    }
+
+    /// Takes connections to backends that another process has made.
+    pub(crate) fn take_backend_connections(&mut self) {
+        if let Some(backends) = &mut self.backends {
+            backends.take_unix_connections(self.clock.now_ms());
+        }
     }
 
     /// Lets backends and clients take from each other what they have, until neither has more.
@@ -216,7 +230,7 @@ impl<'s> Connections<'s> {
             if !backends.has_work() {
                 return;
             }
-            backends.advance_awaited(&mut self.buffers.input, self.clock.now_ms());
+            backends.advance_awaited(self.buffers.received_room(), self.clock.now_ms());
             for Waiter { connection, stream, .. } in backends.take_awakened() {
                 self.note_event(SentEvent { connection, stream, event: Event::Backend });
             }

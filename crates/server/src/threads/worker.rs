@@ -190,6 +190,7 @@ impl<'s> Worker<'s> {
                 for event in self.inbox.take() {
                     self.connections.note_event(event);
                 }
+                self.connections.take_backend_connections();
                 self.evict_for_others();
             }
         }

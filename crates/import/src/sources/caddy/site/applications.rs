@@ -39,8 +39,7 @@ impl<'s> Reader<'s, '_> {
         if self.server.domain.site.is_none() {
             self.server.domain.site = Some(".".to_owned());
         }
-        add_routes(&mut self.server.domain, &Place::of("/*.php".to_owned(), Order::Exact), application, &[]);
-        add_routes(&mut self.server.domain, place, application, &[("files_first", Value::Boolean(true))]);
+        add_routes(&mut self.server.domain, place, application, &[]);
     }
 
     fn add_proxy(&mut self, statement: &'s Statement, place: &Place, application: &Application, strips: bool) {

@@ -67,18 +67,21 @@ impl<'s> Reader<'s, '_> {
             self.php = Some(application);
             return;
         }
-        if statement.name() == "fastcgi_pass" {
+        let is_fastcgi = statement.name() == "fastcgi_pass";
+        if is_fastcgi {
             more.push(("front_controller", Value::Boolean(false)));
         }
         let is_whole = place.is_whole() && !files_first;
         if is_whole && self.has_files && self.server.domain.site.is_some() {
             let reason = "a file of the site takes precedence over the application, for all paths";
             self.ledger.differ(statement, reason, "keep files that are not public out of the document root");
-        } else if is_whole && statement.name() == "proxy_pass" {
+        } else if is_whole && !is_fastcgi {
             self.server.domain.site = None;
         }
-        if (files_first || is_whole) && self.server.domain.site.is_some() {
-            more.push(("files_first", Value::Boolean(true)));
+        let has_files = files_first || (is_whole && self.has_files);
+        // Each protocol has another default.
+        if self.server.domain.site.is_some() && has_files != is_fastcgi {
+            more.push(("files_first", Value::Boolean(has_files)));
         }
         add_routes(&mut self.server.domain, place, &application, &more);
     }
@@ -214,8 +217,6 @@ impl<'s> Reader<'s, '_> {
         if script != "index.php" {
             more.push(("front_controller", Value::from(script)));
         }
-        add_routes(domain, &programs, &php, &more);
-        more.push(("files_first", Value::Boolean(true)));
         add_routes(domain, &Place::whole(), &php, &more);
     }
 
