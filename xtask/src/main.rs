@@ -41,6 +41,7 @@ Usage: cargo xtask COMMAND
   http-differential          compare responses with those of nginx, and list the explained differences
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
   package --out FOLDER       make the packages of a release: tarball, Debian, RPM, image, list of components, checksums
+  package --crates           install the program by `cargo install` from the packages of its crates
   package --verify           build the packages of the last commit twice, and compare them
   setup                      install the programs that the tests use (Debian packages)
 
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["h2spec"] => h2spec::run(&mut log),
         ["package", "--out", folder] => package::run(folder, &mut log),
+        ["package", "--crates"] => package::install_crates(&mut log),
         ["package", "--verify"] => package::verify(&mut log),
         ["setup"] => setup::run(&mut log),
         _ => {

@@ -1,6 +1,7 @@
 //! Makes the packages of a release: a tarball, packages of Debian and RPM, a container image, the list of components,
 //! and checksums. Programs of the distributions write the archives (docs/decisions/0071-packages.md).
 
+mod crates;
 mod trials;
 mod memory;
 mod image;
@@ -33,29 +34,37 @@ pub(crate) fn run(out: &str, log: &mut Log) -> Outcome {
     Outcome::of(release(log))
 }
 
-/// Builds the packages twice, the second time from a copy of the sources in another folder, and compares them.
+/// Builds the packages of the last commit twice, from copies in two folders, and compares them.
 pub(crate) fn verify(log: &mut Log) -> Outcome {
-    let (work, copy) = (target_folder().join("package"), target_folder().join("package/copy"));
-    let build_both = |log: &mut Log| {
-        release::copy_sources(&copy, log)?;
+    let work = target_folder().join("package");
+    // The second one begins without anything that is built.
+    let builds = [(work.join("first"), work.clone()), (work.join("second-copy"), work.join("second-copy/target"))];
+    let compare = |log: &mut Log| {
+        setup::install(setup::PACKAGERS, log).into_result()?;
         let mut lists = Vec::new();
-        for (sources, target, out) in
-            [(Path::new("."), work.clone(), work.join("first")), (&copy, copy.join("target"), work.join("second"))]
-        {
-            let release = Release::build(sources, &target, log)?;
+        for (sources, target) in builds {
+            release::copy_sources(&sources, log)?;
+            let release = Release::build(&sources, &target, log)?;
+            let out = sources.join("packages");
             let packages = write(&release, &out, log)?;
             report(&release, &packages, log)?;
             lists.push(read(&out.join(CHECKSUMS))?);
         }
         differences(&lists[0], &lists[1])
     };
-    Outcome::of(setup::install(setup::PACKAGERS, log).into_result().and_then(|()| build_both(log)))
+    Outcome::of(compare(log))
+}
+
+/// Installs the program by `cargo install` from the packages of its crates.
+pub(crate) fn install_crates(log: &mut Log) -> Outcome {
+    Outcome::of(crates::install(env!("CARGO_PKG_VERSION"), log))
 }
 
 /// Makes the packages of the program that the tests have built, and tries each of them.
 pub(crate) fn check(log: &mut Log) -> Outcome {
     let out = target_folder().join("package/ci/packages");
     Outcome::of(Release::of_tests(log).and_then(|release| {
+        crates::pack(&release.version, log)?;
         let packages = write(&release, &out, log)?;
         report(&release, &packages, log)?;
         trials::run(&release, &packages, log)

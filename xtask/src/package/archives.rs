@@ -44,14 +44,14 @@ pub(super) fn debian(
     log: &mut Log,
 ) -> Result<PathBuf, String> {
     let root = tree(release, components, ("debian", ZSH_OF_DEBIAN), log)?;
-    add_configuration(&root)?;
+    add_configuration(release, &root)?;
     let architecture = match release.architecture {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
     let (control, version) = (root.join("DEBIAN"), package_version(version));
-    let text = read(Path::new("packaging/debian/control"))?
+    let text = read(&release.sources.join("packaging/debian/control"))?
         .replace("@VERSION@", &version)
         .replace("@ARCHITECTURE@", architecture)
         .replace("@INSTALLED_KIB@", &installed_kib(&root)?.to_string());
@@ -59,7 +59,7 @@ pub(super) fn debian(
     put(&control.join("control"), &text)?;
     put(&control.join("conffiles"), "/etc/sanderling/sanderling.toml\n")?;
     for (script, name) in DEBIAN_SCRIPTS {
-        install(&Path::new(SCRIPTS).join(script), &control.join(name), 0o755)?;
+        install(&release.sources.join(SCRIPTS).join(script), &control.join(name), 0o755)?;
     }
     let package = out.join(format!("sanderling_{version}_{architecture}.deb"));
     let paths = [&root, &package].map(|path| path.to_string_lossy().into_owned());
@@ -81,10 +81,10 @@ pub(super) fn rpm(
     log: &mut Log,
 ) -> Result<PathBuf, String> {
     let root = tree(release, components, ("rpm", ZSH), log)?;
-    add_configuration(&root)?;
+    add_configuration(release, &root)?;
     let (top, version) = (release.work.join("rpmbuild"), package_version(version));
     emptied(&top)?;
-    let scripts = absolute(Path::new(SCRIPTS))?;
+    let scripts = release.sources.join(SCRIPTS);
     let definitions = [
         format!("_topdir {}", top.display()),
         format!("package_version {version}"),
@@ -96,7 +96,7 @@ pub(super) fn rpm(
     arguments.extend(["--target".to_owned(), format!("{}-linux", release.architecture)]);
     let rpmbuild =
         Program::new("rpmbuild").args("-bb --quiet").args_of(&arguments).args("packaging/rpm/sanderling.spec");
-    rpmbuild.env("SOURCE_DATE_EPOCH", &release.epoch_s).run(log).into_result()?;
+    rpmbuild.env("SOURCE_DATE_EPOCH", &release.epoch_s).current_dir(&release.sources).run(log).into_result()?;
     let name = format!("sanderling-{version}-1.{}.rpm", release.architecture);
     let (built, package) = (top.join("RPMS").join(release.architecture).join(&name), out.join(&name));
     fs::copy(&built, &package).map_err(|error| format!("{}: {error}", built.display()))?;

@@ -35,11 +35,12 @@ impl Components {
     /// Asks cargo for the crates that the program consists of.
     pub(super) fn of_program(release: &Release) -> Result<Components, String> {
         let tree = Program::cargo().args("tree --locked --package sanderling --edges normal --prefix depth --target");
-        let tree = tree.args_of(&[triple()]).output().ok_or("cargo tree fails")?;
+        let tree = tree.args_of(&[triple()]).current_dir(&release.sources).output().ok_or("cargo tree fails")?;
         let metadata = Program::cargo().args("metadata --locked --format-version 1 --filter-platform");
-        let metadata = metadata.args_of(&[triple()]).output().ok_or("cargo metadata fails")?;
+        let metadata =
+            metadata.args_of(&[triple()]).current_dir(&release.sources).output().ok_or("cargo metadata fails")?;
         let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
-        let checksums = checksums(&read(Path::new("Cargo.lock"))?);
+        let checksums = checksums(&read(&release.sources.join("Cargo.lock"))?);
         let mut components = BTreeMap::new();
         for (id, dependencies) in dependencies(&tree)? {
             let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::components::Components;
-use super::installed::{create, install};
+use super::installed::{create, install, set_modes};
 use super::release::Release;
 use super::{absolute, emptied, put};
 use crate::program::{Log, Program};
@@ -30,19 +30,19 @@ pub(super) fn write(release: &Release, components: &Components, out: &Path, log:
     emptied(&context)?;
     install(&release.stripped_program, &root.join("usr/bin/sanderling"), 0o755)?;
     for (source, installed) in FILES {
-        install(Path::new(source), &root.join(installed), 0o644)?;
+        install(&release.sources.join(source), &root.join(installed), 0o644)?;
     }
     put(&root.join("usr/share/doc/sanderling/THIRD-PARTY.txt"), &components.licence_texts()?)?;
     for folder in MOUNT_POINTS.iter().map(|name| root.join(name)).chain([context.join("state")]) {
         create(&folder)?;
     }
+    set_modes(&root)?;
     let (name, layout) = (reference(release), release.work.join("layout"));
     emptied(&layout)?;
     let build = buildah(release)?.args("build --isolation chroot --format oci --layers=false --timestamp");
     build
         .args_of(&[release.epoch_s.clone(), "--tag".to_owned(), name.clone(), "--file".to_owned()])
-        .args(DOCKERFILE)
-        .args_of(&[context.to_string_lossy().into_owned()])
+        .args_of(&[release.sources.join(DOCKERFILE), context].map(|path| path.to_string_lossy().into_owned()))
         .run(log)
         .into_result()?;
     let push = buildah(release)?.args("push --quiet");

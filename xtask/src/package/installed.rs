@@ -41,7 +41,7 @@ pub(super) fn tree(
     emptied(&root)?;
     install(&release.stripped_program, &root.join("usr/bin/sanderling"), 0o755)?;
     for (source, installed) in FILES {
-        install(Path::new(source), &root.join(installed), 0o644)?;
+        install(&release.sources.join(source), &root.join(installed), 0o644)?;
     }
     put(&root.join(DOCUMENTATION).join("THIRD-PARTY.txt"), &components.licence_texts()?)?;
     let man = root.join("usr/share/man/man1");
@@ -63,8 +63,8 @@ pub(super) fn tree(
 }
 
 /// Adds what is a file of the operator after the installation.
-pub(super) fn add_configuration(root: &Path) -> Result<(), String> {
-    install(Path::new("packaging/sanderling.toml"), &root.join("etc/sanderling/sanderling.toml"), 0o644)?;
+pub(super) fn add_configuration(release: &Release, root: &Path) -> Result<(), String> {
+    install(&release.sources.join("packaging/sanderling.toml"), &root.join("etc/sanderling/sanderling.toml"), 0o644)?;
     create(&root.join("etc/sanderling/zones"))?;
     set_modes(root)
 }
@@ -98,7 +98,7 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// 755 for folders and programs, 644 for other files, whatever the umask.
-fn set_modes(root: &Path) -> Result<(), String> {
+pub(super) fn set_modes(root: &Path) -> Result<(), String> {
     for path in files_of(root)? {
         let metadata = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mode = if metadata.is_dir() || metadata.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };

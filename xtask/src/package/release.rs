@@ -31,6 +31,8 @@ pub(super) enum Compression {
 
 #[derive(Debug)]
 pub(super) struct Release {
+    /// The folder with the source.
+    pub(super) sources: PathBuf,
     pub(super) version: String,
     /// As `uname -m` prints it.
     pub(super) architecture: &'static str,
@@ -65,7 +67,8 @@ impl Release {
             )
             .current_dir(&sources);
         cargo.run(log).into_result()?;
-        Release::of(&target.join(triple).join("release/sanderling"), Compression::Best, &target.join("work"), log)
+        let program = target.join(triple).join("release/sanderling");
+        Release::of((&sources, &program), Compression::Best, &target.join("work"), log)
     }
 
     /// Links the program of the tests again, statically: its crates are built already.
@@ -77,10 +80,20 @@ impl Release {
             .args_of(&[work.to_string_lossy().into_owned(), "--".to_owned(), STATIC.to_owned()])
             .env("CARGO_BUILD_BUILD_DIR", &target.to_string_lossy());
         cargo.run(log).into_result()?;
-        Release::of(&work.join("debug/sanderling"), Compression::Fast, &work.join("work"), log)
+        Release::of(
+            (&absolute(Path::new("."))?, &work.join("debug/sanderling")),
+            Compression::Fast,
+            &work.join("work"),
+            log,
+        )
     }
 
-    fn of(program: &Path, compression: Compression, work: &Path, log: &mut Log) -> Result<Release, String> {
+    fn of(
+        (sources, program): (&Path, &Path),
+        compression: Compression,
+        work: &Path,
+        log: &mut Log,
+    ) -> Result<Release, String> {
         let work = absolute(work)?;
         emptied(&work)?;
         check_static(program)?;
@@ -91,6 +104,7 @@ impl Release {
             .ok()
             .or_else(|| Program::new("git").args("log -1 --format=%ct").output().map(|text| text.trim().to_owned()));
         Ok(Release {
+            sources: sources.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: env::consts::ARCH,
             epoch_s: epoch_s.ok_or("outside a Git repository set SOURCE_DATE_EPOCH to the time of the release")?,
