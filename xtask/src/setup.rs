@@ -85,9 +85,10 @@ pub(crate) fn debian_root() -> PathBuf {
     target_folder().join("package/debian.tar")
 }
 
+/// Only root can try the packages.
 fn make_debian_root(log: &mut Log) -> Outcome {
     let archive = debian_root();
-    if archive.is_file() {
+    if archive.is_file() || !is_root() {
         return Outcome::Passed;
     }
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
