@@ -26,7 +26,8 @@ const CHECKSUMS: &str = "SHA256SUMS";
 pub(crate) fn run(out: &str, log: &mut Log) -> Outcome {
     let release = |log: &mut Log| {
         setup::run(log).into_result()?;
-        let release = Release::build(Path::new("."), &target_folder().join("package"), log)?;
+        let release =
+            Release::build(Path::new("."), &target_folder().join("package"), &release::source_epoch_s()?, log)?;
         let packages = write(&release, Path::new(out), log)?;
         report(&release, &packages, log)?;
         if setup::is_root() { trials::run(&release, &packages, log).map(|()| Outcome::Passed) } else { Ok(not_tried()) }
@@ -41,10 +42,11 @@ pub(crate) fn verify(log: &mut Log) -> Outcome {
     let builds = [(work.join("first"), work.clone()), (work.join("second-copy"), work.join("second-copy/target"))];
     let compare = |log: &mut Log| {
         setup::install(setup::PACKAGERS, log).into_result()?;
-        let mut lists = Vec::new();
+        // Now, since commits may follow while the programs are built.
+        let (epoch_s, mut lists) = (release::source_epoch_s()?, Vec::new());
+        builds.iter().try_for_each(|(sources, _)| release::copy_sources(sources, log))?;
         for (sources, target) in builds {
-            release::copy_sources(&sources, log)?;
-            let release = Release::build(&sources, &target, log)?;
+            let release = Release::build(&sources, &target, &epoch_s, log)?;
             let out = sources.join("packages");
             let packages = write(&release, &out, log)?;
             report(&release, &packages, log)?;

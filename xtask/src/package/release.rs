@@ -47,7 +47,7 @@ pub(super) struct Release {
 
 impl Release {
     /// Builds the program from `sources`. Paths of this machine do not get into it.
-    pub(super) fn build(sources: &Path, target: &Path, log: &mut Log) -> Result<Release, String> {
+    pub(super) fn build(sources: &Path, target: &Path, epoch_s: &str, log: &mut Log) -> Result<Release, String> {
         let (sources, target) = (absolute(sources)?, absolute(target)?);
         let cargo_home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
         let cargo_home = cargo_home.map_err(|_| "neither CARGO_HOME nor HOME is set".to_owned())?;
@@ -68,7 +68,7 @@ impl Release {
             .current_dir(&sources);
         cargo.run(log).into_result()?;
         let program = target.join(triple).join("release/sanderling");
-        Release::of((&sources, &program), Compression::Best, &target.join("work"), log)
+        Release::of((&sources, &program), (epoch_s, Compression::Best), &target.join("work"), log)
     }
 
     /// Links the program of the tests again, statically: its crates are built already.
@@ -82,7 +82,7 @@ impl Release {
         cargo.run(log).into_result()?;
         Release::of(
             (&absolute(Path::new("."))?, &work.join("debug/sanderling")),
-            Compression::Fast,
+            (&source_epoch_s()?, Compression::Fast),
             &work.join("work"),
             log,
         )
@@ -90,7 +90,7 @@ impl Release {
 
     fn of(
         (sources, program): (&Path, &Path),
-        compression: Compression,
+        (epoch_s, compression): (&str, Compression),
         work: &Path,
         log: &mut Log,
     ) -> Result<Release, String> {
@@ -100,14 +100,11 @@ impl Release {
         let stripped_program = work.join("sanderling");
         let paths = [program, &stripped_program].map(|path| path.to_string_lossy().into_owned());
         Program::new("objcopy").args("--strip-all").args_of(&paths).run(log).into_result()?;
-        let epoch_s = env::var("SOURCE_DATE_EPOCH")
-            .ok()
-            .or_else(|| Program::new("git").args("log -1 --format=%ct").output().map(|text| text.trim().to_owned()));
         Ok(Release {
             sources: sources.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: env::consts::ARCH,
-            epoch_s: epoch_s.ok_or("outside a Git repository set SOURCE_DATE_EPOCH to the time of the release")?,
+            epoch_s: epoch_s.to_owned(),
             stripped_program,
             compression,
             work,
@@ -126,6 +123,14 @@ impl Release {
     pub(super) fn full_name(&self) -> String {
         format!("sanderling-{}-{}", self.version, self.architecture)
     }
+}
+
+/// The time of the last commit in seconds, or `SOURCE_DATE_EPOCH`
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+pub(super) fn source_epoch_s() -> Result<String, String> {
+    let of_commit = || Program::new("git").args("log -1 --format=%ct").output().map(|text| text.trim().to_owned());
+    let epoch_s = env::var("SOURCE_DATE_EPOCH").ok().or_else(of_commit);
+    epoch_s.ok_or_else(|| "outside a Git repository set SOURCE_DATE_EPOCH to the time of the release".to_owned())
 }
 
 /// The target that the program is built for.
