@@ -1,8 +1,8 @@
 //! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an
 //! answer are limited.
 
-use crate::blocking::look_up;
 use crate::clock::unix_s;
+use crate::host_addresses::look_up;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HOST, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::response::Parts;
@@ -91,7 +91,7 @@ impl HttpsClient {
 
     /// Half of a request's time is shared by all addresses: an address that does not answer leaves time for the next.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
-        let addresses = look_up(host, port).await.map_err(|error| error.to_string())?;
+        let addresses = look_up(host, port).await?;
         let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         connect_to_first(&addresses, time_max).await
     }

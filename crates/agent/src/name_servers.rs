@@ -1,9 +1,9 @@
 //! The other name servers of this server's zones, asked directly whether they answer like this server. A resolver would
 //! not suffice, because it caches answers.
 
-use crate::blocking::look_up;
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
+use crate::host_addresses::look_up;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
@@ -254,8 +254,7 @@ impl NameServers {
     /// Returns an error if the name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
-            let text = host.to_string();
-            let found = look_up(text.trim_end_matches('.'), DNS_PORT).await.map_err(|error| error.to_string())?;
+            let found = look_up(&host.to_string(), DNS_PORT).await?;
             return Ok(found.iter().map(SocketAddr::ip).collect());
         }
         let mut addresses = Vec::new();

@@ -6,7 +6,8 @@ use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, Rtype};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const RESOLVER_FILE: &str = "/etc/resolv.conf";
+/// Names the resolvers of the system (resolv.conf(5)).
+pub(crate) const RESOLVER_FILE: &str = "/etc/resolv.conf";
 /// Resolvers of that file, as the C library.
 const SYSTEM_RESOLVERS_MAX: usize = 3;
 
@@ -51,7 +52,12 @@ impl Resolvers {
     /// The configured resolvers, or the system's if the configuration has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
-        Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }
+        if is_default { Resolvers::of_system() } else { Resolvers { configured: config.resolvers.clone() } }
+    }
+
+    /// The resolvers of the system.
+    pub(crate) fn of_system() -> Resolvers {
+        Resolvers { configured: vec![Resolver::System] }
     }
 
     /// The resolvers' addresses. The file of the system is read each time, since it changes with the network that a

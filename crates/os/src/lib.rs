@@ -12,6 +12,7 @@ pub mod features;
 pub mod io_uring;
 pub mod sandbox;
 pub mod user;
+mod accounts;
 pub mod process;
 pub mod panics;
 pub mod rlimit;

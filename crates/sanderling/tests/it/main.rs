@@ -9,6 +9,7 @@ mod certificates;
 mod clients;
 mod command_line;
 mod connection_limits;
+mod containers;
 mod demo;
 mod derived_records;
 mod dns_large_zone;
