@@ -82,6 +82,7 @@ const OPENS_FILES_OF_OPERATOR: &[&str] = &[
     "crates/supervisor/src/log_rotation.rs",
     "crates/supervisor/src/program.rs",
     "crates/sanderling/src/folder_zone.rs",
+    "crates/sanderling/src/init.rs",
     "crates/sanderling/src/publication.rs",
 ];
 /// Calls that open a path, whatever its links lead to.

@@ -4,10 +4,12 @@ mod dnssec;
 mod state;
 mod zone;
 mod domain;
+mod init;
 mod control;
 mod generate;
 
 use crate::folder_zone::FolderZone;
+use crate::init::Init;
 use crate::publication::{Publication, Release};
 use crate::renewal_command::RenewalCommand;
 use crate::state_files::{StateAction, StateCommand};
@@ -16,6 +18,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use domain::DomainArgs;
+use init::InitArgs;
 use sanderling_config::{
     CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
     parse_zone_argument,
@@ -41,6 +44,7 @@ macro_rules! examples {
   sanderling demo                       serve a built-in domain on this machine
   sanderling serve public               serve the directory `public` at http://127.0.0.1:8080/
   sanderling serve                      serve the configuration in sanderling.toml
+  sanderling init example.com           write a configuration, a zone and a site to begin with
   sanderling check                      check sanderling.toml first
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
@@ -109,6 +113,8 @@ pub(crate) enum Command {
     RunOnRenew(RenewalCommand),
     /// Report the errors of the configuration.
     Check(ConfigSource, CheckOptions),
+    /// Write the files of a domain to begin with.
+    Init(Init),
     /// Measure kernel features.
     Probe(probe::Options),
     /// Switch a site to another release.
@@ -169,6 +175,7 @@ impl Invocation {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
                 Command::Check(check.source(search_paths)?, options)
             }
+            CliCommand::Init(init) => Command::Init(init.into()),
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
             CliCommand::Status { json, metrics, verbose, control: arguments } => {
                 let format = match (json, metrics, verbose) {
@@ -315,6 +322,7 @@ enum CliCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    Init(InitArgs),
     Check(CheckArgs),
     Probe(ProbeArgs),
     /// Show the status of the running server

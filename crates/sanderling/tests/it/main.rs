@@ -24,6 +24,7 @@ mod floods;
 mod http_differential;
 mod http_malformed;
 mod https;
+mod init;
 mod io;
 mod isolation;
 mod keeper;
