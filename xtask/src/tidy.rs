@@ -14,8 +14,22 @@ use crate::program::{Log, Outcome};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
-        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "tls", "ipc", "config", "os"],
+        &[
+            "probe",
+            "top",
+            "doctor",
+            "supervisor",
+            "server-process",
+            "agent",
+            "keeper",
+            "state",
+            "tls",
+            "ipc",
+            "config",
+            "os",
+        ],
     ),
+    ("crates/doctor", &["agent", "server-process", "tls", "ipc", "config", "os"]),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     (

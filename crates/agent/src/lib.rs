@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 // In the order of imports: a module uses only modules below it.
+pub mod outside;
 mod startup;
 mod main_loop;
 mod derived;

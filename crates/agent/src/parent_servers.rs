@@ -86,7 +86,10 @@ impl ParentServers {
     }
 
     /// The addresses of the servers of the parent zone.
-    async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
+    ///
+    /// # Errors
+    /// No resolver finds them.
+    pub(crate) async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
         let mut parent = apex.parent().ok_or("the root has no parent zone")?;
         while self.resolvers.records(parent, Rtype::SOA).await?.rdatas.is_empty() {
             parent = parent.parent().ok_or("the parent zone is not found")?;

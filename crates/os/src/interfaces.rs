@@ -40,6 +40,30 @@ pub fn source_address(destination: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|source| source.ip())
 }
 
+/// Whether routers of the Internet forward packets to `address` (IANA's registries of special-purpose addresses).
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            let is_shared = a == 100 && b & 0xc0 == 64;
+            let is_benchmark = a == 198 && b & 0xfe == 18;
+            !(v4.is_private()
+                || v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_documentation()
+                || is_shared
+                || is_benchmark
+                || a == 0
+                || a >= 224)
+        }
+        IpAddr::V6(v6) => {
+            let [first, second, ..] = v6.segments();
+            let is_documentation = first == 0x2001 && second == 0xdb8 || first == 0x3fff && second < 0x1000;
+            first & 0xe000 == 0x2000 && !is_documentation
+        }
+    }
+}
+
 /// The addresses of `/proc/net/if_inet6` that are temporary or deprecated. A line has the address, then in hexadecimal
 /// the interface, the length of the prefix, the scope and the flags, and its name.
 fn passing_addresses(text: &str) -> HashSet<Ipv6Addr> {
@@ -73,5 +97,32 @@ mod tests {
                     20010db8000000000000000000000007 02 40 00 20     eth0\ndamaged\n";
         let expected: [Ipv6Addr; 2] = ["2001:db8::123:4567:89ab:cdef".parse().unwrap(), "2001:db8::7".parse().unwrap()];
         assert_eq!(passing_addresses(text), HashSet::from(expected));
+    }
+
+    #[test]
+    fn public_addresses_are_those_that_routers_forward_to() {
+        for text in ["8.8.8.8", "100.63.0.1", "198.17.0.1", "172.15.0.1", "2a01:4f8::1", "2001:db7::1"] {
+            assert!(is_public(text.parse().expect("an address")), "{text}");
+        }
+        for text in [
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "127.0.0.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "198.18.0.1",
+            "0.0.0.0",
+            "192.0.2.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "2001:db8::1",
+            "3fff::1",
+        ] {
+            assert!(!is_public(text.parse().expect("an address")), "{text}");
+        }
     }
 }

@@ -58,6 +58,7 @@ fn run() -> Exit {
             of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
         }),
         Command::Init(init) => exit_of("init", init.run()),
+        Command::Doctor(options) => sanderling_doctor::run(&options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),

@@ -83,7 +83,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 20] = [
+    const COMMANDS: [&str; 21] = [
+        "doctor",
         "init",
         "publish",
         "rollback",
