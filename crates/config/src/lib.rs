@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 // In the order of imports: a module uses only modules below it.
+mod effective;
 mod config_source;
 mod config_file;
 mod config_text;
@@ -53,6 +54,7 @@ pub use config::{
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
+pub use effective::{EffectiveKey, EffectiveSection, effective_sections, effective_text};
 pub use exit::Exit;
 pub use flags::{Flags, parse_zone_argument};
 pub use keys::EXAMPLE;

@@ -2,6 +2,7 @@
 
 mod dnssec;
 mod doctor;
+mod config;
 mod state;
 mod zone;
 mod domain;
@@ -10,6 +11,7 @@ mod control;
 mod generate;
 mod search;
 
+use crate::config_listing::ConfigListing;
 use crate::folder_zone::FolderZone;
 use crate::init::Init;
 use crate::publication::{Publication, Release};
@@ -18,6 +20,7 @@ use crate::state_files::{StateAction, StateCommand};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use config::ConfigArgs;
 use control::ControlArgs;
 use doctor::DoctorArgs;
 use domain::DomainArgs;
@@ -120,6 +123,8 @@ pub(crate) enum Command {
     Check(ConfigSource, CheckOptions),
     /// Write the files of a domain to begin with.
     Init(Init),
+    /// Print the effective configuration.
+    Config(ConfigListing),
     /// Look at the server and its domains as the world sees them.
     Doctor(doctor_command::Options),
     /// Measure kernel features.
@@ -183,6 +188,7 @@ impl Invocation {
                 Command::Check(check.source(search_paths)?, options)
             }
             CliCommand::Init(init) => Command::Init(init.into()),
+            CliCommand::Config(config) => Command::Config(config.listing(search_paths)?),
             CliCommand::Doctor(doctor) => Command::Doctor(doctor.options(search_paths, env)?),
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
             CliCommand::Status { json, metrics, verbose, control: arguments } => {
@@ -319,6 +325,7 @@ enum CliCommand {
     },
     Init(InitArgs),
     Check(CheckArgs),
+    Config(ConfigArgs),
     Doctor(DoctorArgs),
     Probe(ProbeArgs),
     /// Show the status of the running server

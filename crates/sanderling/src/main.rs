@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config_listing;
 mod folder_zone;
 mod init;
 mod init_files;
@@ -58,6 +59,7 @@ fn run() -> Exit {
             of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
         }),
         Command::Init(init) => exit_of("init", init.run()),
+        Command::Config(listing) => listing.run(),
         Command::Doctor(options) => sanderling_doctor::run(&options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),

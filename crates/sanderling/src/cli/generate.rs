@@ -83,7 +83,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 21] = [
+    const COMMANDS: [&str; 22] = [
+        "config",
         "doctor",
         "init",
         "publish",

@@ -24,6 +24,7 @@ pub(super) fn find_path(command: &str, search_paths: &SearchPaths) -> Result<Pat
     let defaults: Vec<String> = search_paths.defaults().iter().map(|path| format!("  {}", path.display())).collect();
     let (verb, takes_zones) = match command {
         "serve" | "check" => (command, true),
+        "config" => ("print", false),
         "doctor" => ("look at", false),
         other => (other, false),
     };
