@@ -34,3 +34,15 @@ impl Termination for Exit {
         ExitCode::from(self.status())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_of_the_stability_page_are_those_of_the_program() {
+        let all = [Exit::Success, Exit::Failure, Exit::Usage, Exit::BadConfiguration];
+        let statuses = all.map(|exit| format!("{} {exit:?}", exit.status()));
+        sanderling_testkit::check_promised("exit-statuses", statuses);
+    }
+}

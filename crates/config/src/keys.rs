@@ -337,6 +337,26 @@ const METRICS: &[Key] = keys! {
     listen => "[\"127.0.0.1:9180\"]", server { |next, running| next.listen(Service::Metrics) != running.listen(Service::Metrics) };
 };
 
+/// Names that earlier versions or other servers have for a key: the section, their name, and the key. A key that is
+/// renamed gets a row, so that `check` names its successor.
+const OTHER_NAMES: &[(Section, &str, &str)] = &[
+    (Section::Top, "threads", "workers"),
+    (Section::Top, "worker_processes", "workers"),
+    (Section::Domain, "allow_transfer", "transfer_allow"),
+    (Section::Domain, "also_notify", "secondaries"),
+    (Section::Domain, "autoindex", "listing"),
+    (Section::Domain, "document_root", "site"),
+    (Section::Domain, "encode", "compress"),
+    (Section::Domain, "file", "zone"),
+    (Section::Domain, "gzip", "compress"),
+    (Section::Domain, "masters", "primaries"),
+    (Section::Domain, "redir", "redirects"),
+    (Section::Domain, "root", "site"),
+    (Section::Domain, "server_name", "aliases"),
+    (Section::Domain, "slaves", "secondaries"),
+    (Section::Domain, "try_files", "fallback"),
+];
+
 /// A table of the file with keys that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
@@ -468,8 +488,11 @@ impl Section {
 
     fn suggestion(self, name: &str) -> String {
         let with_heading = &Section::ALL[..Section::WITH_HEADING];
+        let other_name = OTHER_NAMES.iter().find(|(section, other, _)| *section == self && *other == name);
         let other_section = || with_heading.iter().find(|section| section.names().contains(&name));
-        if self == Section::Top && name.contains('.') {
+        if let Some((_, _, key)) = other_name {
+            format!("its name here is `{key}`")
+        } else if self == Section::Top && name.contains('.') {
             format!("write [domain.\"{name}\"] for a domain")
         } else if let (true, Some(section)) = (with_heading.contains(&self), other_section()) {
             format!("`{name}` belongs {}", section.heading())
@@ -609,6 +632,22 @@ mod tests {
             let is_in_manual = [format!("`{name}`"), format!("[{name}")].iter().any(|text| manual.contains(text));
             assert!(is_in_manual, "docs/configuration.md: `{name}` is missing {heading}");
         }
+    }
+
+    #[test]
+    fn other_names_are_those_of_keys() {
+        for (section, other, key) in OTHER_NAMES {
+            assert!(section.key(key).is_some() && section.key(other).is_none(), "{other}: {key}");
+            let problem = section.unknown_key("a.test", other);
+            assert_eq!(problem.remedy, format!("its name here is `{key}`"));
+        }
+    }
+
+    #[test]
+    fn keys_of_the_stability_page_exist() {
+        let keys = all_keys().map(|(section, key)| format!("{section:?}: {}", key.name));
+        let limits = limits::keys().into_iter().map(|key| format!("Limits: {key}"));
+        sanderling_testkit::check_promised("keys", keys.chain(limits));
     }
 
     /// No key of a domain excludes another one in its comment, unless the reader refuses them together.

@@ -72,6 +72,10 @@ pub(crate) struct PortFacts {
     pub(crate) address: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) holder: Holder,
+    /// Whether this machine has the address.
+    pub(crate) is_local: bool,
+    /// Whether this user may not bind the port.
+    pub(crate) needs_root: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use crate::facts::{Holder, PortFacts, Running, Transport};
 use crate::proc_sockets::{BoundSocket, name_of, parent_of};
 use sanderling_config::{Config, Service};
+use sanderling_os::interfaces::source_address;
+use sanderling_os::process::effective_uid;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,11 +23,20 @@ pub(crate) fn ports(
         for &address in config.listen(service).iter().filter(|address| address.port() != 0) {
             for &transport in transports {
                 let holder = holder(address, transport, sockets, holders, is_own);
-                ports.push(PortFacts { service, address, transport, holder });
+                let is_local = address.ip().is_unspecified() || source_address(address.ip()) == Some(address.ip());
+                let needs_root = effective_uid() != 0 && address.port() < unprivileged_port_start();
+                ports.push(PortFacts { service, address, transport, holder, is_local, needs_root });
             }
         }
     }
     ports
+}
+
+/// The first port that any user can bind (ip(7)).
+fn unprivileged_port_start() -> u16 {
+    const FILE: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    const DEFAULT: u16 = 1024;
+    std::fs::read_to_string(FILE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT)
 }
 
 fn holder(

@@ -60,16 +60,23 @@ pub(super) fn server(facts: &Facts) -> Vec<Judgement> {
 pub(super) fn ports(facts: &Facts) -> Vec<Judgement> {
     let has_server = !matches!(facts.server, ServerFacts::Absent(_));
     let judge = |port: &PortFacts| {
-        let PortFacts { service, address, transport, holder } = port;
+        let PortFacts { service, address, transport, holder, is_local, needs_root } = port;
         let transport = match transport {
             Transport::Tcp => "TCP",
             Transport::Udp => "UDP",
         };
         let verdict = match holder {
             Holder::Own => Verdict::good("the server listens"),
-            Holder::None if has_server && facts.is_running() => Verdict::wrong(
+            Holder::None if !is_local => Verdict::wrong(
+                "this machine does not have the address",
+                format!("correct `listen` in [{}]; `ip address` shows the addresses of this machine", service.name()),
+            ),
+            Holder::None if facts.is_running() => Verdict::wrong(
                 "the running server does not listen there",
                 "run `sanderling reload`, or restart the server",
+            ),
+            Holder::None if *needs_root => Verdict::unknown(
+                "no other program has it, but only root or a service with CAP_NET_BIND_SERVICE can bind the port",
             ),
             Holder::None => Verdict::good("no other program has it"),
             Holder::Other { name, pid, address: bound } => Verdict::wrong(

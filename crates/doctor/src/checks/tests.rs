@@ -104,6 +104,8 @@ fn healthy() -> Facts {
         address: socket(address),
         transport,
         holder: Holder::Own,
+        is_local: true,
+        needs_root: false,
     };
     let clock = ClockView { server: "https://ca.example/".to_owned(), unix_s: NOW, own_unix_s: NOW };
     Facts {
@@ -204,6 +206,16 @@ const FAULTS: &[Fault] = &[
         "ports",
         "the running server does not listen there",
         "sanderling reload",
+    ),
+    (
+        "address of another machine",
+        |facts| {
+            facts.ports[0].holder = Holder::None;
+            facts.ports[0].is_local = false;
+        },
+        "ports",
+        "this machine does not have the address",
+        "correct `listen` in [http]",
     ),
     (
         "configuration does not parse",
@@ -530,7 +542,12 @@ fn each_fault_is_named_with_its_remedy() {
 
 #[test]
 fn unknown_is_not_wrong() {
-    let plants: [(&str, fn(&mut Facts)); 11] = [
+    let plants: [(&str, fn(&mut Facts)); 12] = [
+        ("ports", |facts| {
+            facts.server = ServerFacts::Unknown("run it as root".to_owned());
+            facts.ports[0].holder = Holder::None;
+            facts.ports[0].needs_root = true;
+        }),
         ("delegation", |facts| facts.view().left_out_count = 3),
         ("clock", |facts| facts.view().clock = None),
         ("clock", |facts| facts.view().clock = Some(Err("no network".to_owned()))),
