@@ -73,7 +73,7 @@ pub(crate) fn zone(plan: &Plan) -> String {
     let name = &plan.name;
     let mut text = format!(
         "; The zone of {name}. Raise the serial, the first number of the SOA record, with each change;\n\
-         ; then `sanderling reload` serves it.\n$TTL 3600\n@ SOA ns1 hostmaster 1 86400 7200 2419200 3600\n@ NS ns1\n"
+         ; then `sanderling reload` serves it.\n$TTL 3600\n@ SOA ns1 hostmaster 1 86400 7200 604800 3600\n@ NS ns1\n"
     );
     for owner in ["@", "www", "ns1"] {
         for address in &plan.published {

@@ -3,6 +3,7 @@
 use super::presented_chain::{ChainReader, Presented};
 use crate::name_servers::{Answer, NameServers};
 use crate::resolvers::{Records, Resolvers};
+use sanderling_config::diagnostic::error_text;
 use sanderling_config::{Config, DomainName, Service};
 use sanderling_dns::Rtype;
 use sanderling_zone_files::wire_name;
@@ -121,7 +122,7 @@ impl HostLook {
         let stream = match timeout(CONNECTION_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable => return Connection::NoRoute,
-            Ok(Err(error)) => return Connection::Failed(error.to_string()),
+            Ok(Err(error)) => return Connection::Failed(error_text(&error)),
             Err(_) => {
                 return Connection::Failed(format!("it does not answer within {} s", CONNECTION_TIMEOUT.as_secs()));
             }

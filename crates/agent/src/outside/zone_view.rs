@@ -5,6 +5,7 @@ use crate::dns_exchange::{ExchangeError, IDLE_TIMEOUT, RCODE_NXDOMAIN, REPLY_TIM
 use crate::name_servers::{Answer, NameServer, NameServers};
 use crate::parent_servers::ParentServers;
 use crate::resolvers::address_of;
+use sanderling_config::diagnostic::error_text;
 use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
 use sanderling_dns::client::{QueryKind, Referral, Reply, ReplyError};
 use sanderling_dns::rdata::{self, PresentationFormat};
@@ -260,7 +261,7 @@ async fn look_at_server(server: NameServer, apex: NameBuf) -> ServerView {
     }
     let tcp_problem = match answer {
         ServerAnswer::NoRoute => None,
-        _ => can_connect(server.address(), IDLE_TIMEOUT / 5).await.err().map(|error| error.to_string()),
+        _ => can_connect(server.address(), IDLE_TIMEOUT / 5).await.err().map(|error| error_text(&error)),
     };
     ServerView { host: server.host().to_owned(), address: server.address(), answer, tcp_problem }
 }
@@ -280,7 +281,7 @@ async fn ask_for_soa(server: SocketAddr, apex: Name<'_>) -> ServerAnswer {
     answer.unwrap_or_else(|error| match error {
         error if error.is_unreachable() => ServerAnswer::NoRoute,
         ExchangeError::Reply(error) => ServerAnswer::Lame(error.to_string()),
-        ExchangeError::Network(error) => ServerAnswer::Silent(error.to_string()),
+        ExchangeError::Network(error) => ServerAnswer::Silent(error_text(&error)),
         ExchangeError::NoAnswer => ServerAnswer::Silent(format!("nothing arrives in {} s", REPLY_TIMEOUT.as_secs())),
     })
 }

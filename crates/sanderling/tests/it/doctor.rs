@@ -305,6 +305,56 @@ fn rights_that_the_user_of_the_server_lacks_are_named() {
     faults.iter().for_each(check);
 }
 
+/// A zone that this server signs, with short TTLs, so that its key is ready soon.
+#[test]
+fn ds_records_that_are_missing_or_of_another_key_are_named() {
+    const CDS: u16 = 59;
+    let parent = free_address_at(PARENT_SERVER);
+    let mut world = World::new();
+    world.zone = "$TTL 1\n@ SOA ns1 host 7 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\n@ A 127.0.0.1\n".to_owned();
+    let without_second = PARENT.replace("example NS ns2.example\n", "").replace("ns2.example A 127.0.0.2\n", "");
+    world.secondary_zone = None;
+    world.parent = parent;
+    world.more =
+        format!("dnssec = {{ parent_servers = [\"{parent}\"], dnskey_ttl = \"1s\", rollover_safety = \"1s\" }}\n");
+    let text = world.configuration().replace(&format!("secondaries = [{{ address = \"{}\" }}]\n", world.secondary), "");
+    world.directory.write("sanderling.toml", text.as_bytes());
+    world.directory.write("zones/example.test.zone", world.zone.as_bytes());
+    fs::create_dir_all(world.directory.path().join("state")).expect("created");
+    let serve_parent = |text: &str| {
+        world.directory.write("parent/test.zone", text.as_bytes());
+        let zone = format!("test={}", world.directory.argument("parent/test.zone"));
+        TestServer::start(&["serve", "--zone", &zone, "--dns", &parent.to_string()], ONE_DNS)
+    };
+    let wrong = || {
+        let mut command = sanderling();
+        let (config, control) = (world.directory.argument("sanderling.toml"), world.directory.argument("control"));
+        command.args(["doctor", "--json", "--config", &config, "--control", &control]);
+        let ended = run_to_end(command, DEADLINE);
+        let is_wrong = |finding: &Finding| finding.1 == "wrong";
+        findings(&ended).into_iter().filter(is_wrong).map(|finding| format!("{}: {}", finding.0, finding.2)).collect()
+    };
+    let first = serve_parent(&without_second);
+    let _server = TestServer::start_command(world.directory.serve_command(), ListenerCounts { http: 1, dns: 1 });
+    let tag = || {
+        let reply = dns::Question::new("example.test", CDS).try_query(world.dns)?;
+        reply.answer.first().map(|record| u16::from_be_bytes([record.rdata[0], record.rdata[1]]))
+    };
+    wait_until("the key", || tag().is_some());
+    let (missing, tag): (Vec<String>, _) = (wrong(), tag().expect("it has it"));
+    assert_eq!(missing.len(), 1, "{missing:#?}");
+    for part in ["DS: example.test", "the keys are ready", &format!("at the registrar: {tag} 13 2 ")] {
+        assert!(missing[0].contains(part), "{part}: {missing:#?}");
+    }
+    drop(first);
+    let _second = serve_parent(&format!("{without_second}example DS 7 13 2 {}\n", "AB".repeat(32)));
+    let other: Vec<String> = wrong();
+    assert_eq!(other.len(), 1, "{other:#?}");
+    for part in ["the parent zone has 7 13 2 ", "belongs to no key", &format!(" with {tag} 13 2 ")] {
+        assert!(other[0].contains(part), "{part}: {other:#?}");
+    }
+}
+
 #[test]
 fn text_has_the_marks_and_the_counts() {
     let world = World::new();
