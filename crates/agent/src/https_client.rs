@@ -3,6 +3,7 @@
 
 use crate::blocking::look_up;
 use crate::clock::unix_s;
+use crate::unverified_tls::{crypto_provider, unverified_config};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{DATE, HOST, HeaderValue, LOCATION, RETRY_AFTER};
@@ -10,7 +11,6 @@ use hyper::http::response::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -79,6 +79,12 @@ impl HttpsClient {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout })
+    }
+
+    /// A client for [`HttpsClient::date`] alone: it accepts every certificate, since to a clock that is wrong, those of
+    /// all servers seem expired.
+    pub(crate) fn for_dates(timeout: Duration) -> HttpsClient {
+        HttpsClient { tls: TlsConnector::from(Arc::new(unverified_config())), timeout }
     }
 
     /// The time of the server at `url`, in seconds since 1970, that its answer has (RFC 9110 §6.6.1).
@@ -152,14 +158,6 @@ impl HttpsClient {
             }
         }
     }
-}
-
-/// The library with the cryptography.
-pub(crate) fn crypto_provider() -> CryptoProvider {
-    #[cfg(feature = "aws-lc-rs")]
-    return rustls::crypto::aws_lc_rs::default_provider();
-    #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
-    return rustls::crypto::ring::default_provider();
 }
 
 /// The certificates in the PEM file of a root.

@@ -48,6 +48,7 @@ mod dns_exchange;
 mod tsig_keys;
 mod failure;
 mod https_client;
+mod unverified_tls;
 mod link;
 mod json_files;
 mod retry;

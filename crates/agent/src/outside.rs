@@ -129,19 +129,12 @@ async fn in_order<T: 'static>(tasks: JoinSet<(usize, T)>) -> Vec<T> {
 
 /// The time of the first authority that says it.
 async fn look_at_clock(config: &Config) -> Option<Result<ClockView, String>> {
-    let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
+    let client = HttpsClient::for_dates(Duration::from_millis(config.limits.authority_timeout_ms));
     let mut problem = None;
     for authority in &config.acme.as_ref()?.authorities {
         let server = authority.directory.clone();
-        let client = HttpsClient::new(authority.root.as_deref(), timeout).map_err(|error| error.to_string());
-        let date = match client {
-            Ok(client) => client.date(&server).await,
-            Err(error) => Err(error),
-        };
-        match date {
-            Ok(unix_s_of_server) => {
-                return Some(Ok(ClockView { server, unix_s: unix_s_of_server, own_unix_s: unix_s() }));
-            }
+        match client.date(&server).await {
+            Ok(date) => return Some(Ok(ClockView { server, unix_s: date, own_unix_s: unix_s() })),
             Err(error) => problem = Some(format!("{server}: {error}")),
         }
     }

@@ -1,12 +1,11 @@
-//! The certificates that a server presents, and whether clients trust their issuer. A handshake succeeds with any of
-//! them: they are looked at, not relied on.
+//! The certificates that a server presents, and whether clients trust their issuer.
 
-use crate::https_client::{crypto_provider, read_root};
+use crate::https_client::read_root;
+use crate::unverified_tls::{crypto_provider, unverified_config};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, Error, RootCertStore};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -48,14 +47,8 @@ impl ChainReader {
             // `check` reports one that cannot be read.
             store.add_parsable_certificates(read_root(path).unwrap_or_default());
         }
-        let trusted = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider)).build().ok();
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .expect("the provider supports the default versions")
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth();
-        ChainReader { tls: TlsConnector::from(Arc::new(config)), trusted }
+        let trusted = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build().ok();
+        ChainReader { tls: TlsConnector::from(Arc::new(unverified_config())), trusted }
     }
 
     /// The chain for `host`.
@@ -77,44 +70,5 @@ impl ChainReader {
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => Trust::UnknownIssuer,
             _ => Trust::Trusted,
         }
-    }
-}
-
-/// Accepts every certificate whose key the server has.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

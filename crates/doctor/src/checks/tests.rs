@@ -170,7 +170,9 @@ fn other(name: &str, address: &str) -> Holder {
 }
 
 /// A fault: its name, how it changes the facts, the check that names it, a part of the text, and a part of the remedy.
-type Fault = (&'static str, fn(&mut Facts), &'static str, &'static str, &'static str);
+type Fault = (&'static str, Plant, &'static str, &'static str, &'static str);
+/// A change of the facts.
+type Plant = fn(&mut Facts);
 
 const FAULTS: &[Fault] = &[
     (
@@ -494,7 +496,7 @@ const FAULTS: &[Fault] = &[
     (
         "limit of open files too low",
         |facts| {
-            facts.open_files.problem = Some("the limit of 64 file descriptors; raise it with LimitNOFILE=".to_owned())
+            facts.open_files.problem = Some("the limit of 64 file descriptors; raise it with LimitNOFILE=".to_owned());
         },
         "open files",
         "the limit of 64",
@@ -542,7 +544,7 @@ fn each_fault_is_named_with_its_remedy() {
 
 #[test]
 fn unknown_is_not_wrong() {
-    let plants: [(&str, fn(&mut Facts)); 12] = [
+    let plants: [(&str, Plant); 12] = [
         ("ports", |facts| {
             facts.server = ServerFacts::Unknown("run it as root".to_owned());
             facts.ports[0].holder = Holder::None;
