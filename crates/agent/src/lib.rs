@@ -4,6 +4,8 @@
 //!
 //! Its promises, such as an order in progress, are in the state folder: it can be killed at any moment, and the next
 //! agent continues. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
+//!
+//! Another process, `sanderling doctor`, looks at domains from outside with the same clients ([`outside`]).
 #![forbid(unsafe_code)]
 
 // In the order of imports: a module uses only modules below it.

@@ -7,7 +7,8 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Success.
     Success,
-    /// A failure at run time; `check` has found errors; the running server did not answer, refused, or has a problem.
+    /// A failure at run time; `check` has found errors; `doctor` has found something wrong; the running server did not
+    /// answer, refused, or has a problem.
     Failure,
     /// The command line is wrong in a way that its parser does not check: `--force` names an unknown feature.
     Usage,

@@ -265,7 +265,8 @@ See also: `sanderling help serve` for `serve`, and so on for every other command
     after_long_help = concat!(examples!(), "
 Exit status:
   0   success
-  1   a failure at run time; `check` or `status` found problems; the running server did not answer or refused
+  1   a failure at run time; `check`, `doctor` or `status` found problems; the running server did not answer
+      or refused
   2   the command line is wrong
   78  the configuration for `serve` is wrong
 

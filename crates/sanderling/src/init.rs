@@ -114,9 +114,9 @@ impl Init {
         let private: Vec<_> = published.iter().filter(|address| !is_public(**address)).collect();
         if !private.is_empty() {
             text += &format!(
-                "\nNo client on the Internet reaches {}: {}. Find out the public address of this machine, \
-                 let the router or the provider forward the ports 53, 80 and 443, and replace the address in the zone \
-                 file; or remove the files, and run this command with --address ADDRESS.\n",
+                "\nNo client on the Internet reaches {}: {}.\nFind out the public address of this machine, let \
+                 the router or the provider forward the ports 53,\n80 and 443, and replace the address in the zone file; \
+                 or remove the files, and run this command with\n--address ADDRESS.\n",
                 list(&private),
                 if self.addresses.is_empty() { "no interface has a public address" } else { "it is not public" }
             );
@@ -195,12 +195,11 @@ fn registrar(plan: &Plan) -> String {
     );
     text += match plan.is_signed {
         true => {
-            "  DS record     not yet: when the zone is signed and the name server is in use, `sanderling doctor` shows \
-             it\n"
+            "  DS record     not yet: `sanderling doctor` shows it, when the name server is in use and the key is ready\n"
         }
         false => "  DS record     none: remove one that is there, since the zone is not signed\n",
     };
-    text += "Many registries want two name servers. A second one is a secondary server: `secondaries` in the \
+    text += "Many registries want two name servers. A second one is a secondary server: `secondaries` in the\n\
              configuration, and its NS record in the zone.\n";
     text
 }

@@ -96,7 +96,10 @@ impl Pages {
                 let is_elsewhere = link.target.contains(':') || link.target.starts_with('#');
                 let fragment = link.target.split_once('#').map_or(String::new(), |(_, id)| format!("#{id}"));
                 out += &match self.page_of(path, link.target) {
-                    _ if is_elsewhere || link.is_image => rest[link.start..link.end].to_owned(),
+                    _ if is_elsewhere => rest[link.start..link.end].to_owned(),
+                    _ if link.is_image => {
+                        format!("[{}]({up}{})", link.text, book_path(&resolve(path, link.target)))
+                    }
                     Some(page) => format!("[{}]({up}{}{fragment})", link.text, book_path(&page)),
                     None => link.text.to_owned(),
                 };

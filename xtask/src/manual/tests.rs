@@ -15,7 +15,7 @@ fn pages() -> Pages {
             "# Sites\nsee [the `[http]` key](README.md), [x](https://a.test/), [g](../GLOSSARY.md#a)\n",
         ),
         page("docs/decisions/0001-a.md", "# 0001: a\n[up](../sites.md) ![p](p.svg)\n```\n[no](sites.md)\n```\n"),
-        page("GLOSSARY.md", "# Glossary\n[d](docs/decisions/0001-a.md)\n"),
+        page("GLOSSARY.md", "# Glossary\n[d](docs/decisions/0001-a.md) ![p](docs/p.svg)\n"),
     ]))
 }
 
@@ -38,9 +38,9 @@ fn links_lead_to_pages_of_the_book_and_others_become_text() {
     assert!(pages["index.md"].contains("[Sites](sites.md#hosts) |\ncode\n"), "{}", pages["index.md"]);
     let expected = "see [the `[http]` key](index.md), [x](https://a.test/), [g](project/GLOSSARY.md#a)\n";
     assert!(pages["sites.md"].ends_with(expected), "{}", pages["sites.md"]);
-    let expected = "[up](../sites.md) ![p](p.svg)\n```\n[no](sites.md)\n```\n";
+    let expected = "[up](../sites.md) ![p](../decisions/p.svg)\n```\n[no](sites.md)\n```\n";
     assert!(pages["decisions/0001-a.md"].ends_with(expected), "{}", pages["decisions/0001-a.md"]);
-    assert!(pages["project/GLOSSARY.md"].ends_with("[d](../decisions/0001-a.md)\n"));
+    assert!(pages["project/GLOSSARY.md"].ends_with("[d](../decisions/0001-a.md) ![p](../p.svg)\n"));
 }
 
 #[test]
