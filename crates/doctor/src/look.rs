@@ -21,6 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// For the answer of the server.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Sites, zones and certificates with problems, of each kind.
+const PROBLEMS_MAX: usize = 20;
 
 pub(crate) fn look(options: &Options) -> Facts {
     let config = ConfigSource::File(options.config_file.clone()).load().ok();
@@ -85,6 +87,40 @@ struct SupervisorStatus {
 struct ProcessStatus {
     pid: u32,
     problems: Vec<String>,
+    sites: Vec<Listed>,
+    zones: Vec<Listed>,
+    certificates: Vec<Listed>,
+}
+
+/// A site, zone or certificate.
+#[derive(Deserialize)]
+struct Listed {
+    /// Of a zone.
+    name: Option<String>,
+    /// Of a site, or of a certificate, the first one of which is its domain.
+    #[serde(default, alias = "names")]
+    hosts: Vec<String>,
+    state: String,
+    reason: Option<String>,
+}
+
+impl ProcessStatus {
+    /// The problems, with the sites, zones and certificates of which the server knows the reason.
+    fn all_problems(&self) -> Vec<String> {
+        let of = |noun: &str, listed: &[Listed]| -> Vec<String> {
+            let with_reason = listed.iter().filter_map(|one| Some((one, one.reason.as_deref()?)));
+            let text = |(one, reason): (&Listed, &str)| {
+                let name = one.name.as_deref().or(one.hosts.first().map(String::as_str)).unwrap_or("every host");
+                format!("the {noun} of {name} is {}: {reason}", one.state)
+            };
+            with_reason.take(PROBLEMS_MAX).map(text).collect()
+        };
+        let listed = [of("site", &self.sites), of("zone", &self.zones), of("certificate", &self.certificates)].concat();
+        // `1 zone unsigned` says less than its name and reason.
+        let is_count = |problem: &&String| problem.starts_with(|first: char| first.is_ascii_digit());
+        let others = self.problems.iter().filter(|problem| listed.is_empty() || !is_count(problem));
+        others.cloned().chain(listed.clone()).collect()
+    }
 }
 
 fn server(socket: &Result<std::path::PathBuf, String>) -> ServerFacts {
@@ -109,7 +145,7 @@ fn server(socket: &Result<std::path::PathBuf, String>) -> ServerFacts {
         Ok(text) => match serde_json::from_str::<Status>(&text) {
             Ok(Status { supervisor, process }) => {
                 let (process_pid, problems) = match process {
-                    Some(process) => (process.pid, process.problems),
+                    Some(process) => (process.pid, process.all_problems()),
                     None => (0, vec!["no server process serves".to_owned()]),
                 };
                 ServerFacts::Running(Running { pid: supervisor.pid, process_pid, problems })

@@ -115,8 +115,8 @@ impl Init {
         if !private.is_empty() {
             text += &format!(
                 "\nNo client on the Internet reaches {}: {}.\nFind out the public address of this machine, let \
-                 the router or the provider forward the ports 53,\n80 and 443, and replace the address in the zone file; \
-                 or remove the files, and run this command with\n--address ADDRESS.\n",
+                 the router or the provider forward the ports\n53, 80 and 443, and replace the address in the zone \
+                 file; or remove the files, and run this\ncommand with --address ADDRESS.\n",
                 list(&private),
                 if self.addresses.is_empty() { "no interface has a public address" } else { "it is not public" }
             );
@@ -212,7 +212,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), String> {
 /// Whether a certificate should be requested from the default authority.
 fn ask_for_agreement(name: &DomainName) -> Result<bool, String> {
     let question = format!(
-        "HTTPS for {name} needs a certificate. Do you agree to the terms of Let's Encrypt \
+        "HTTPS for {name} needs a certificate. Do you agree to the terms of Let's Encrypt\n\
          (https://letsencrypt.org/repository/)? [Y/n] "
     );
     let (mut out, mut answer) = (io::stdout().lock(), String::new());

@@ -44,7 +44,11 @@ pub(super) fn server(facts: &Facts) -> Vec<Judgement> {
             vec![judgement(Verdict::good(text))]
         }
         ServerFacts::Running(running) => {
-            let wrong = |problem: &String| judgement(Verdict::wrong(problem, "`sanderling status` shows more"));
+            // The messages of the server have their remedy at the end.
+            let wrong = |problem: &String| {
+                let (what, remedy) = problem.split_once("; ").unwrap_or((problem, "`sanderling status` shows more"));
+                judgement(Verdict::wrong(what, remedy))
+            };
             running.problems.iter().map(wrong).collect()
         }
         ServerFacts::Absent(socket) => vec![judgement(Verdict::wrong(
@@ -81,7 +85,7 @@ pub(super) fn ports(facts: &Facts) -> Vec<Judgement> {
             Holder::None => Verdict::good("no other program has it"),
             Holder::Other { name, pid, address: bound } => Verdict::wrong(
                 format!("the program {name} (pid {pid}) has {bound}"),
-                remedy_of_taken_port(name, address.ip().is_unspecified(), bound.ip().is_loopback(), *service),
+                remedy_of_taken_port((name, *pid), address.ip().is_unspecified(), bound.ip().is_loopback(), *service),
             ),
             Holder::Hidden { .. } if has_server => {
                 Verdict::unknown("a program of another user has it; run this command as root to see which one")
@@ -97,7 +101,7 @@ pub(super) fn ports(facts: &Facts) -> Vec<Judgement> {
 }
 
 fn remedy_of_taken_port(
-    name: &str,
+    (name, pid): (&str, u32),
     wants_all_addresses: bool,
     is_at_loopback: bool,
     service: sanderling_config::Service,
@@ -117,9 +121,10 @@ fn remedy_of_taken_port(
              list the other addresses of this machine in `listen` of [dns]"
                 .to_owned()
         }
-        (name, false) => {
-            format!("stop it (`systemctl disable --now {name}`), or choose another address in [{section}]")
-        }
+        (name, false) => format!(
+            "stop it (`kill {pid}`; if it is a service, `systemctl disable --now {name}`), or choose another address in \
+             [{section}]"
+        ),
     }
 }
 

@@ -170,6 +170,11 @@ const FAULTS: &[Fault] = &[
         &["none.zone", "does not exist"],
     ),
     (
+        |world| world.more = "[domain.\"other.test\"]\nzone = \"zones/none.zone\"\n".to_owned(),
+        "server",
+        &["the zone of other.test is unavailable: "],
+    ),
+    (
         |world| world.secondary_zone = Some(("example.test", ZONE.replace(" 7 ", " 5 "))),
         "name servers",
         &["ns2.example.test (127.0.0.2)", "it has serial 5, and this server 7"],
