@@ -14,8 +14,22 @@ use crate::program::{Log, Outcome};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
-        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "tls", "ipc", "config", "os"],
+        &[
+            "probe",
+            "top",
+            "doctor",
+            "supervisor",
+            "server-process",
+            "agent",
+            "keeper",
+            "state",
+            "tls",
+            "ipc",
+            "config",
+            "os",
+        ],
     ),
+    ("crates/doctor", &["agent", "server-process", "tls", "ipc", "config", "os"]),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     (
@@ -88,6 +102,7 @@ const OPENS_FILES_OF_OPERATOR: &[&str] = &[
     "crates/supervisor/src/log_rotation.rs",
     "crates/supervisor/src/program.rs",
     "crates/sanderling/src/folder_zone.rs",
+    "crates/sanderling/src/init.rs",
     "crates/sanderling/src/publication.rs",
 ];
 /// Calls that open a path, whatever its links lead to.

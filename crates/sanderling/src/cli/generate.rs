@@ -83,7 +83,10 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 19] = [
+    const COMMANDS: [&str; 22] = [
+        "config",
+        "doctor",
+        "init",
         "publish",
         "rollback",
         "demo",
