@@ -80,6 +80,9 @@ fn main() -> ExitCode {
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["h2spec"] => h2spec::run(&mut log),
         ["manual", "--out", out] => manual::run(out, &mut log),
+        ["package", "--out", folder] => package::run(folder, &mut log),
+        ["package", "--crates"] => package::install_crates(&mut log),
+        ["package", "--verify"] => package::verify(&mut log),
         ["setup"] => setup::run(&mut log),
         _ => {
             let is_help = matches!(words[..], [] | ["help" | "--help" | "-h"]);

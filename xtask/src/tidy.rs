@@ -17,7 +17,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "probe",
             "top",
-            "doctor",
             "supervisor",
             "server-process",
             "agent",
@@ -25,6 +24,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "state",
             "tls",
             "ipc",
+            "doctor",
+            "import",
             "config",
             "os",
         ],
@@ -48,6 +49,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/config", &["os", "log-format", "site-rules"]),
     ("crates/log-format", &["calendar"]),
     ("crates/site-rules", &[]),
+    ("crates/import", &["site-rules"]),
     ("crates/testkit", &[]),
     ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
     ("crates/tls", &["calendar"]),
@@ -103,6 +105,7 @@ const OPENS_FILES_OF_OPERATOR: &[&str] = &[
     "crates/supervisor/src/program.rs",
     "crates/sanderling/src/folder_zone.rs",
     "crates/sanderling/src/init.rs",
+    "crates/sanderling/src/import_command.rs",
     "crates/sanderling/src/publication.rs",
 ];
 /// Calls that open a path, whatever its links lead to.

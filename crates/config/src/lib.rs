@@ -10,6 +10,7 @@ mod config_source;
 mod config_file;
 mod config_text;
 mod config_reader;
+mod variables;
 mod flags;
 mod account;
 mod process_config;

@@ -9,10 +9,12 @@ mod domain;
 mod init;
 mod control;
 mod generate;
+mod import;
 mod search;
 
 use crate::config_listing::ConfigListing;
 use crate::folder_zone::FolderZone;
+use crate::import_command::ImportCommand;
 use crate::init::Init;
 use crate::publication::{Publication, Release};
 use crate::renewal_command::RenewalCommand;
@@ -24,6 +26,7 @@ use config::ConfigArgs;
 use control::ControlArgs;
 use doctor::DoctorArgs;
 use domain::DomainArgs;
+use import::ImportArgs;
 use init::InitArgs;
 use sanderling_config::{
     ConfigSource, DomainName, EXAMPLE, Flags, ProxyFlag, SearchPaths, Zone, limits_help, parse_listen_address,
@@ -62,6 +65,7 @@ macro_rules! examples {
   sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is served
   sanderling zone add example.com FILE  add a zone to the zone folder
+  sanderling import nginx FILE          translate the configuration of another server
 "
     };
 }
@@ -140,6 +144,8 @@ pub(crate) enum Command {
     Control(ControlRequest),
     /// Show a live view of the running server.
     Top(ControlRequest, top::Options),
+    /// Translate the configuration of another server.
+    Import(ImportCommand),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
 }
@@ -243,6 +249,7 @@ impl Invocation {
                     Err(problem) => return Err(usage_error("top", ErrorKind::MissingRequiredArgument, &problem)),
                 }
             }
+            CliCommand::Import(import) => Command::Import(import.command()),
             CliCommand::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: cli.forced })
@@ -576,6 +583,7 @@ answer, 2 for a wrong command line.")]
 Exit status: 0 if the server has stopped, 1 if it has not or did not answer, 2 for a wrong command
 line.")]
     Stop(ControlArgs),
+    Import(ImportArgs),
     #[command(hide = true)]
     Generate(GenerateArgs),
 }

@@ -4,6 +4,7 @@
 mod cli;
 mod config_listing;
 mod folder_zone;
+mod import_command;
 mod init;
 mod init_files;
 mod publication;
@@ -70,6 +71,7 @@ fn run() -> Exit {
             let ask = || client::ask(request.command.clone(), &request.socket, request.timeout);
             sanderling_top::run(options, || ask().map_err(|error| error.to_string()))
         }
+        Command::Import(import) => exit_of("import", import.run()),
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),
     }
 }

@@ -431,6 +431,22 @@ fn duplicate_host_or_zone_is_an_error() {
 }
 
 #[test]
+fn variables_of_the_environment_are_replaced_in_strings() {
+    // Cargo sets the variable for tests.
+    let text = "[log]\naccess = \"${CARGO_PKG_NAME}/a.log\"\nformat = \"${status} $host\"\n\
+                [domain.\"a.example\"]\nsite = \"public\"\naliases = [\"${CARGO_PKG_NAME}.example\"]";
+    let read = config(text);
+    assert_eq!(names(&read.sites[0].hosts), ["a.example", "sanderling-config.example"]);
+    check(
+        "[domain.\"a.example\"]\nsite = \"public\"\nzone = \"${NO_SUCH_VARIABLE_OF_TESTS}/z\"",
+        &[
+            "3:8: the environment variable `NO_SUCH_VARIABLE_OF_TESTS` is not set; set it for the server, for example with \
+           Environment= in its unit file, and for this command; or write `$${…}` for the text itself",
+        ],
+    );
+}
+
+#[test]
 fn wildcards_may_be_hosts_of_sites() {
     let config = config(
         "[http]\ndefault = \"*.b.example\"\n[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"*.a.example\"]\n\

@@ -83,9 +83,10 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 22] = [
+    const COMMANDS: [&str; 23] = [
         "config",
         "doctor",
+        "import",
         "init",
         "publish",
         "rollback",

@@ -27,6 +27,7 @@ mod floods;
 mod http_differential;
 mod http_malformed;
 mod https;
+mod import;
 mod init;
 mod io;
 mod isolation;
