@@ -51,7 +51,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/site-rules", &[]),
     ("crates/import", &["site-rules"]),
     ("crates/testkit", &[]),
-    ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
+    ("crates/server", &["os", "table", "dns", "fastcgi", "http", "http2", "tls", "log-format", "site-rules"]),
     ("crates/tls", &["calendar"]),
     ("crates/http2", &["http"]),
     ("crates/fastcgi", &["http"]),

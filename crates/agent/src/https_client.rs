@@ -173,7 +173,7 @@ fn unreadable_root(path: &Path, error: &dyn fmt::Display) -> io::Error {
     io::Error::other(format!("cannot read the root {}: {error}", path.display()))
 }
 
-/// Tries the addresses one after the other, each for at most `time_max`.
+/// Tries the addresses in turn, each for at most `time_max`.
 ///
 /// # Errors
 /// Returns the reason why the last address did not accept the connection.

@@ -57,7 +57,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     Err(reader.into_diagnostics())
 }
 
-/// The text of all files one after the other; `None` if one of them is not complete in itself.
+/// The text of all files one after another; `None` if a file is not complete by itself.
 pub(super) fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;

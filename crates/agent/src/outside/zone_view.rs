@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use tokio::task::JoinSet;
 
-/// Servers of the parent zone that are asked, one after the other.
+/// Servers of the parent zone that are asked in turn.
 const PARENT_SERVERS_MAX: usize = 8;
 /// Queries to a server that does not answer: a datagram may be lost.
 const ATTEMPTS: usize = 2;
