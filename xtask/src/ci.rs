@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 use crate::test_programs::{self, Selection};
-use crate::{guard, setup, tidy};
+use crate::{guard, package, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -40,6 +40,7 @@ const TESTS: &[Step] = &[
 /// busy meanwhile.
 const IN_BACKGROUND: &[Step] = &[
     Step { name: "guard", purpose: "no request needs more instructions than in the snapshot", run: guard::compare },
+    Step { name: "package", purpose: "the packages install, upgrade under load, and are removed", run: package::check },
     Step { name: "loom", purpose: "the table is correct in every interleaving of its races", run: loom },
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
     Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },

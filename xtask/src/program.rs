@@ -15,6 +15,19 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a chore that has no result.
+    pub(crate) fn of(result: Result<(), String>) -> Outcome {
+        result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+    }
+
+    /// For a chore that goes on if this one has not failed.
+    pub(crate) fn into_result(self) -> Result<(), String> {
+        match self {
+            Outcome::Passed | Outcome::Skipped(_) => Ok(()),
+            Outcome::Failed(reason) => Err(reason),
+        }
+    }
+
     /// Both outcomes; the failure of the first if there are two.
     pub(crate) fn and(self, other: Outcome) -> Outcome {
         self.and_then(|| other)
@@ -126,6 +139,16 @@ impl Program {
             line.clear();
         }
         child.wait()
+    }
+
+    /// Runs the program, and prints its output only if it fails.
+    pub(crate) fn run_silently(self, log: &mut Log) -> Result<(), String> {
+        let mut own = Log::kept();
+        let result = self.run(&mut own).into_result();
+        if result.is_err() {
+            log.append(&own);
+        }
+        result
     }
 
     /// Runs the program silently; its standard output if it succeeds.

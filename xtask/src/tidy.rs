@@ -24,11 +24,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "state",
             "tls",
             "ipc",
+            "doctor",
             "import",
             "config",
             "os",
         ],
     ),
+    ("crates/doctor", &["agent", "server-process", "tls", "ipc", "config", "os"]),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     (
@@ -49,7 +51,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/site-rules", &[]),
     ("crates/import", &["site-rules"]),
     ("crates/testkit", &[]),
-    ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
+    ("crates/server", &["os", "table", "dns", "fastcgi", "http", "http2", "tls", "log-format", "site-rules"]),
     ("crates/tls", &["calendar"]),
     ("crates/http2", &["http"]),
     ("crates/fastcgi", &["http"]),
@@ -102,6 +104,7 @@ const OPENS_FILES_OF_OPERATOR: &[&str] = &[
     "crates/supervisor/src/log_rotation.rs",
     "crates/supervisor/src/program.rs",
     "crates/sanderling/src/folder_zone.rs",
+    "crates/sanderling/src/init.rs",
     "crates/sanderling/src/import_command.rs",
     "crates/sanderling/src/publication.rs",
 ];
@@ -124,6 +127,7 @@ const RULES: &[(&str, Rule)] = &[
     ("state", check_state),
     ("links", check_links),
     ("panics", check_panics),
+    ("included", check_included),
 ];
 
 /// A violation: the file, the line or 0, and the problem with its remedy.
@@ -360,7 +364,7 @@ fn check_state(tree: &Tree) -> Vec<Finding> {
 
 /// Links and names of files in documents and comments exist.
 fn check_links(tree: &Tree) -> Vec<Finding> {
-    const FOLDERS: &[&str] = &["docs/", "crates/", "xtask/", "bench/", "fuzz/", "demo/", "packaging/", ".ci/"];
+    const FOLDERS: &[&str] = &["docs/", "crates/", "xtask/", "bench/", "fuzz/", "packaging/", ".ci/"];
     let is_name = |c: char| c.is_ascii_alphanumeric() || "/.-_".contains(c);
     let mut found = Vec::new();
     let mut check = |path: &str, index: usize, target: String| {
@@ -391,6 +395,26 @@ fn check_links(tree: &Tree) -> Vec<Finding> {
         for (index, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
             let words = line.split(|c: char| !is_name(c)).map(|word| word.trim_end_matches('.'));
             words.filter(|word| word.starts_with("docs/")).for_each(|name| check(path, index, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// The program includes files of its crates alone: others are not in the package of the crate at the registry.
+fn check_included(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs") {
+        let Some((package, _)) = path.split_once("/src/").filter(|_| path.starts_with("crates/")) else { continue };
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        for (index, line) in text.lines().enumerate() {
+            let included = ["include_str!(\"", "include_bytes!(\""].map(|start| line.split_once(start));
+            let names = included.iter().flatten().filter_map(|(_, rest)| rest.split('"').next());
+            for target in names.map(|name| resolve(folder, name)) {
+                if !target.starts_with(&format!("{package}/")) {
+                    let remedy = format!("it is not in the package of {package}; move it there");
+                    found.push(error(path, index + 1, format!("includes `{target}`, but {remedy}")));
+                }
+            }
         }
     }
     found

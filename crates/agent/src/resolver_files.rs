@@ -1,12 +1,12 @@
-//! The files that the resolver of the C library reads. The sandbox lets the agent read the files that existed when it
-//! started: if a file is replaced, the agent must be restarted.
+//! The files by which names of hosts are looked up. The sandbox lets the agent read the files that existed when it
+//! started: if one of them is replaced, the agent must be restarted.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const PATHS: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+const PATHS: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
 /// The files, or their folders, as they were at startup.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, Rtype};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const RESOLVER_FILE: &str = "/etc/resolv.conf";
+/// Names the resolvers of the system (resolv.conf(5)).
+pub(crate) const RESOLVER_FILE: &str = "/etc/resolv.conf";
 /// Resolvers of that file, as the C library.
 const SYSTEM_RESOLVERS_MAX: usize = 3;
 
@@ -43,7 +44,7 @@ impl Records {
 
     /// The addresses, of records A and AAAA.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.rdatas.iter().filter_map(|rdata| address(rdata))
+        self.rdatas.iter().filter_map(|rdata| address_of(rdata))
     }
 }
 
@@ -51,7 +52,12 @@ impl Resolvers {
     /// The configured resolvers, or the system's if the configuration has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
-        Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }
+        if is_default { Resolvers::of_system() } else { Resolvers { configured: config.resolvers.clone() } }
+    }
+
+    /// The resolvers of the system.
+    pub(crate) fn of_system() -> Resolvers {
+        Resolvers { configured: vec![Resolver::System] }
     }
 
     /// The resolvers' addresses. The file of the system is read each time, since it changes with the network that a
@@ -100,7 +106,8 @@ impl Resolvers {
     }
 }
 
-fn address(rdata: &[u8]) -> Option<IpAddr> {
+/// The address of a record A or AAAA.
+pub(crate) fn address_of(rdata: &[u8]) -> Option<IpAddr> {
     let of_v4 = <[u8; 4]>::try_from(rdata).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
     of_v4.or_else(|_| <[u8; 16]>::try_from(rdata).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))).ok()
 }

@@ -58,7 +58,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
 }
 
 /// The text of all files one after another; `None` if a file is not complete by itself.
-fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
+pub(super) fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;
     for (index, (_, content)) in files.iter().enumerate() {

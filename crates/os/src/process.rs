@@ -7,6 +7,7 @@ use crate::fallback::FORCE_VARIABLE;
 use crate::listen_fds::{COUNT_VARIABLE, FIRST_FD, NAMES_VARIABLE};
 use crate::poll_set::PollSet;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, posix_spawn};
+use nix::sys::wait::{Id, WaitPidFlag};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::convert::Infallible;
@@ -167,6 +168,26 @@ fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
 pub fn effective_uid() -> u32 {
     count(Syscall::Geteuid);
     rustix::process::geteuid().as_raw()
+}
+
+/// A child that has ended and that nothing has waited for, or that another process has left to this one, which is
+/// process 1 (pid_namespaces(7)). It stays what it is.
+pub fn ended_child() -> io::Result<Option<i32>> {
+    count(Syscall::Waitid);
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match nix::sys::wait::waitid(Id::All, flags) {
+        Ok(status) => Ok(status.pid().map(nix::unistd::Pid::as_raw)),
+        Err(nix::errno::Errno::ECHILD) => Ok(None),
+        Err(errno) => Err(with_context("waitid", "P_ALL", &errno.into())),
+    }
+}
+
+/// Waits for the child `pid`, which has ended.
+pub fn forget_child(pid: i32) -> io::Result<()> {
+    count(Syscall::Waitid);
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    let waited = nix::sys::wait::waitid(Id::Pid(nix::unistd::Pid::from_raw(pid)), flags);
+    waited.map(drop).map_err(|errno| with_context("waitid", pid, &errno.into()))
 }
 
 /// A pidfd of this process, by which a process that receives it notices our end.

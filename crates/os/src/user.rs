@@ -1,9 +1,8 @@
 //! The user and groups that this process runs as: looked up by name or ID, then switched to for good.
 
+use crate::accounts;
 use crate::error::with_context;
-use nix::errno::Errno;
-use nix::unistd::{self, Gid, Group, Uid};
-use std::ffi::CString;
+use nix::unistd::{self, Gid, Uid};
 use std::fmt;
 use std::io;
 use std::sync::OnceLock;
@@ -34,12 +33,12 @@ impl User {
     pub fn lookup(user: &str, group: Option<&str>) -> io::Result<User> {
         let uid = user.parse().ok();
         let entry = match uid {
-            Some(uid) => found(unistd::User::from_uid(Uid::from_raw(uid)), "getpwuid_r")?,
-            None => found(unistd::User::from_name(user), "getpwnam_r")?,
+            Some(uid) => accounts::by_uid(uid)?,
+            None => accounts::by_name(user)?,
         };
         let gid = group.map(group_id).transpose()?;
         let (uid, name) = match (&entry, uid) {
-            (Some(entry), _) => (entry.uid.as_raw(), entry.name.clone()),
+            (Some(entry), _) => (entry.uid, entry.name.clone()),
             (None, Some(uid)) => (uid, uid.to_string()),
             (None, None) => {
                 let create = if is_account_name(user) {
@@ -52,7 +51,7 @@ impl User {
         };
         let (gid, gids) = match (gid, entry) {
             (Some(gid), _) => (gid, vec![gid]),
-            (None, Some(entry)) => (entry.gid.as_raw(), groups_of(&entry)?),
+            (None, Some(entry)) => (entry.gid, accounts::group_ids_of(&entry)?),
             (None, None) => {
                 let remedy = "add group = \"NAME\", or specify another user";
                 return Err(invalid(format!("no user has the ID {uid}; {remedy}")));
@@ -99,7 +98,7 @@ impl User {
         )))
     }
 
-    /// Makes `call` with the rights of this user to files, and with no other ones (setfsuid(2)), on a thread of root:
+    /// Makes `call` with the rights of this user to files, and with no others (setfsuid(2)), on a thread of root:
     /// which file a path leads to, and whether it may be used, is decided as for a process of this user. The thread can
     /// be neither signalled nor read by the user meanwhile. The kernel makes no core dumps of the process from then on
     /// (`PR_SET_DUMPABLE`, prctl(2)).
@@ -149,7 +148,7 @@ impl User {
 
 /// The name of the user with the ID `uid`, or the ID if it has no name.
 pub fn name_of(uid: u32) -> String {
-    let entry = unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let entry = accounts::by_uid(uid).ok().flatten();
     entry.map_or_else(|| uid.to_string(), |entry| entry.name)
 }
 
@@ -166,18 +165,11 @@ pub(crate) fn thread_count() -> io::Result<usize> {
     tasks.map(|task| task.map_or_else(|error| Err(with_context("getdents64", PATH, &error)), |_| Ok(1))).sum()
 }
 
-fn groups_of(entry: &unistd::User) -> io::Result<Vec<u32>> {
-    let name = CString::new(entry.name.as_str()).expect("a name of the user database has no NUL");
-    let groups = unistd::getgrouplist(&name, entry.gid);
-    Ok(sorted(groups.map_err(|errno| with_context("getgrouplist", &entry.name, &errno.into()))?))
-}
-
 fn group_id(group: &str) -> io::Result<u32> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
     }
-    let entry = found(Group::from_name(group), "getgrnam_r")?;
-    entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| {
+    accounts::group_id(group)?.ok_or_else(|| {
         let create =
             if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
         invalid(format!("unknown group {group:?}; {create}specify another group"))
@@ -195,19 +187,6 @@ fn is_account_name(name: &str) -> bool {
     name.len() <= 32
         && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
         && name.bytes().all(is_allowed)
-}
-
-/// The result of a look-up in the user database by `call`.
-fn found<T>(result: nix::Result<Option<T>>, call: &str) -> io::Result<Option<T>> {
-    match result {
-        // getpwnam(3): some systems return these for an entry that does not exist.
-        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
-        Err(errno) => {
-            let error = io::Error::from(errno);
-            Err(io::Error::new(error.kind(), format!("{call} failed: {error}")))
-        }
-        Ok(entry) => Ok(entry),
-    }
 }
 
 fn sorted(groups: Vec<Gid>) -> Vec<u32> {

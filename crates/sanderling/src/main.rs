@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config_listing;
 mod folder_zone;
 mod import_command;
+mod init;
+mod init_files;
 mod publication;
 mod renewal_command;
 mod state_files;
@@ -56,6 +59,9 @@ fn run() -> Exit {
             let of_folder = sanderling_supervisor::state_problem(config, state);
             of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
         }),
+        Command::Init(init) => exit_of("init", init.run()),
+        Command::Config(listing) => listing.run(),
+        Command::Doctor(options) => sanderling_doctor::run(&options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),

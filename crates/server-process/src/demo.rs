@@ -25,14 +25,14 @@ use std::time::Duration;
 /// The built-in domain; names below `test` are not registered (RFC 6761 §6.2).
 const APEX: &str = "sanderling.test";
 
-const ZONE: &str = include_str!("../../../demo/demo.zone");
+const ZONE: &str = include_str!("../demo/demo.zone");
 
 const SITE: &[BuiltinFile] = &[
-    BuiltinFile { path: "index.html", bytes: include_bytes!("../../../demo/site/index.html") },
-    BuiltinFile { path: "style.css", bytes: include_bytes!("../../../demo/site/style.css") },
-    BuiltinFile { path: "sanderling.svg", bytes: include_bytes!("../../../demo/site/sanderling.svg") },
-    BuiltinFile { path: "favicon.svg", bytes: include_bytes!("../../../demo/site/favicon.svg") },
-    BuiltinFile { path: "robots.txt", bytes: include_bytes!("../../../demo/site/robots.txt") },
+    BuiltinFile { path: "index.html", bytes: include_bytes!("../demo/site/index.html") },
+    BuiltinFile { path: "style.css", bytes: include_bytes!("../demo/site/style.css") },
+    BuiltinFile { path: "sanderling.svg", bytes: include_bytes!("../demo/site/sanderling.svg") },
+    BuiltinFile { path: "favicon.svg", bytes: include_bytes!("../demo/site/favicon.svg") },
+    BuiltinFile { path: "robots.txt", bytes: include_bytes!("../demo/site/robots.txt") },
 ];
 
 /// Time between two checks whether the server has stopped.

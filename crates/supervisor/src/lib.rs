@@ -13,6 +13,7 @@ mod start_states;
 mod started_with;
 mod phase;
 mod program;
+mod orphans;
 mod backoff;
 mod log_rotation;
 

@@ -25,6 +25,7 @@ use self::renewal_commands::RenewalCommands;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::child::{Child, hang_limit};
+use crate::orphans::Orphans;
 use crate::phase::{Phase, PhaseInput, Termination};
 use crate::process::Process;
 use crate::start_states::{KeptVersions, StartReason, StartState};
@@ -79,6 +80,7 @@ struct Supervisor {
     renewal_commands: RenewalCommands,
     logs: LogFiles,
     processes: Vec<Process>,
+    orphans: Orphans,
     last_generation: u64,
     task: Option<Task>,
     queue: VecDeque<QueuedRequest>,
@@ -291,6 +293,7 @@ impl Supervisor {
             self.handle_deadlines();
             self.begin_next();
             self.send_supervision();
+            self.orphans.reap();
             if self.lifecycle.is_stopping() && self.processes.is_empty() {
                 return self.finish();
             }

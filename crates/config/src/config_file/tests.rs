@@ -193,7 +193,10 @@ fn table_in_a_domain_is_an_unknown_key() {
     };
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nproperties = { \"Cache-Control\" = \"max-age=60\" }",
-        &[&unknown("2:1", "root", "a.example"), &unknown("3:1", "properties", "a.example")],
+        &[
+            "2:1: unknown key `root` in [domain.\"a.example\"]; its name here is `site`",
+            &unknown("3:1", "properties", "a.example"),
+        ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.properties]\na = 1",

@@ -83,8 +83,11 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 20] = [
+    const COMMANDS: [&str; 23] = [
+        "config",
+        "doctor",
         "import",
+        "init",
         "publish",
         "rollback",
         "demo",

@@ -10,6 +10,7 @@ use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
+use crate::orphans::Orphans;
 use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
@@ -363,6 +364,7 @@ impl Supervisor {
             renewal_commands: RenewalCommands::default(),
             logs: LogFiles::new(),
             processes: Vec::new(),
+            orphans: Orphans::new(),
             last_generation: 0,
             task: None,
             queue: VecDeque::new(),
