@@ -55,11 +55,23 @@ impl fmt::Display for Value {
                 write!(out, "[{}]", items.join(", "))
             }
             Value::Table(entries) => {
-                let one = |(name, value): &(String, Value)| format!("{} = {value}", key(name));
-                write!(out, "{{ {} }}", entries.iter().map(one).collect::<Vec<_>>().join(", "))
+                let one = |(name, value): (&str, &Value)| format!("{} = {value}", key(name));
+                let entries = entries.iter().map(|(name, value)| (name.as_str(), value));
+                write!(out, "{{ {} }}", last_of_each(entries).map(one).collect::<Vec<_>>().join(", "))
             }
         }
     }
+}
+
+/// The entries without those whose key has a later one: a source may set a value repeatedly, and the last is valid.
+pub(crate) fn last_of_each<'e>(
+    entries: impl Iterator<Item = (&'e str, &'e Value)> + Clone,
+) -> impl Iterator<Item = (&'e str, &'e Value)> {
+    let all = entries.clone();
+    entries
+        .enumerate()
+        .filter(move |(index, (name, _))| all.clone().skip(index + 1).all(|(other, _)| other != *name))
+        .map(|(_, entry)| entry)
 }
 
 /// A key, in quotes if it needs them.

@@ -1,7 +1,7 @@
 //! Writes the model as a configuration file, with a comment above each section that says where it comes from.
 
 use crate::model::{Certificates, Domain, Model};
-use crate::toml_text::{Value, key, quoted};
+use crate::toml_text::{Value, key, last_of_each, quoted};
 use std::path::PathBuf;
 
 /// The configuration in TOML.
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     fn keys(&mut self, keys: &[(&'static str, Value)]) {
-        keys.iter().for_each(|(name, value)| self.line(name, value));
+        last_of_each(keys.iter().map(|(name, value)| (*name, value))).for_each(|(name, value)| self.line(name, value));
     }
 
     /// A section, if it has keys.
@@ -109,7 +109,7 @@ impl Writer {
         if !domain.update.is_empty() {
             self.line("update", &Value::List(domain.update.clone()));
         }
-        self.certificates(&domain.certificates, has_acme && domain.is_site());
+        self.certificates(&domain.certificates, has_acme && domain.is_site() && name != "*");
         self.keys(&domain.keys);
         self.rules(&section, domain);
         for route in &domain.routes {

@@ -17,9 +17,14 @@ pub(crate) struct Transfers {
     pub(crate) notify: Vec<(SocketAddr, Option<String>)>,
 }
 
-/// The name of a key in the form of the configuration.
+/// The name of a key in the form of the configuration. One that is not a domain name cannot be a key in the protocol.
 pub(crate) fn key_name(text: &str) -> String {
-    text.trim_end_matches('.').to_ascii_lowercase()
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    zone_name(&name).filter(|name| name != ".").unwrap_or_else(|| {
+        let is_byte = |next: char| next.is_ascii_alphanumeric() || next == '-' || next == '_';
+        let name: String = name.chars().filter(|next| is_byte(*next)).take(63).collect();
+        if name.is_empty() || name.bytes().all(|byte| byte.is_ascii_digit()) { format!("key{name}") } else { name }
+    })
 }
 
 /// The name of a zone in the form of the configuration; `None` if it is not one.

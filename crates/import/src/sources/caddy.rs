@@ -72,7 +72,7 @@ fn expand(
         let snippet = snippets.get(statement.argument(0)).filter(|_| statement.name() == "import");
         match snippet.filter(|_| depth < SNIPPET_DEPTH_MAX && *count < STATEMENTS_MAX) {
             Some(snippet) => {
-                let arguments = &statement.arguments[1..];
+                let arguments = statement.arguments.get(1..).unwrap_or_default();
                 let copies = snippet.iter().map(|it| with_arguments(it, arguments)).collect();
                 expanded.extend(expand(copies, snippets, depth + 1, count));
             }
@@ -144,10 +144,7 @@ fn global(statement: &Statement, options: &mut Options, model: &mut Model, ledge
     }
     let value = statement.argument(0);
     match statement.name() {
-        "email" => {
-            ledger.keep(statement);
-            tls::set_contact(value, model);
-        }
+        "email" => tls::set_contact(statement, value, model, ledger),
         "acme_ca" => {
             ledger.keep(statement);
             tls::set_authority(value, model);

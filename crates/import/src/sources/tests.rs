@@ -205,16 +205,13 @@ mod any_text {
     }
 
     fn check(text: &str) {
-        for kind in SourceKind::ALL {
-            if let Ok(imported) = import(kind, &[PathBuf::from("main")], &mut OneFile(text)) {
-                let found = problems(&imported.config);
-                assert!(
-                    !imported.has_content || found.is_empty(),
-                    "{}\n{text}\n{}\n{found:?}",
-                    kind.name(),
-                    imported.config
-                );
-            }
+        SourceKind::ALL.into_iter().for_each(|kind| check_kind(kind, text));
+    }
+
+    fn check_kind(kind: SourceKind, text: &str) {
+        if let Ok(imported) = import(kind, &[PathBuf::from("main")], &mut OneFile(text)) {
+            let (found, config) = (problems(&imported.config), &imported.config);
+            assert!(!imported.has_content || found.is_empty(), "{}\n{text}\n{config}\n{found:?}", kind.name());
         }
     }
 
@@ -224,6 +221,35 @@ mod any_text {
         zone|\"z\\.example\"|type|primary|secondary|file|primaries|192\\.0\\.2\\.1|key|k|allow-transfer|any|options|directory|\
         redir|header|handle|file_server|import|:80|name:|zonefile:|request-xfr:|zone:|server:|NOKEY|- domain:|    |  - id:|\
         dnssec-signing: on|acl:|include|main|auth_basic|allow|deny|all|access_log|rewrite|permanent|update-policy|grant|@x|path)";
+
+    /// The words of a configuration of the corpus, some of which are replaced by others of it.
+    fn mutated(kind: SourceKind, index: usize, changes: &[(usize, usize)]) -> String {
+        let paths = corpus(kind);
+        let text = fs::read_to_string(&paths[index % paths.len()]).expect("text");
+        let mut words: Vec<&str> = text.split_inclusive([' ', '\n', ';', '{', '}', ':']).collect();
+        for (to, from) in changes.iter().filter(|_| !text.is_empty()) {
+            let (to, from) = (to % words.len(), from % words.len());
+            words[to] = words[from];
+        }
+        words.concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn mutated_configuration_is_imported_or_refused(
+            kind in prop::sample::select(&SourceKind::ALL[..]),
+            index in any::<usize>(),
+            changes in prop::collection::vec((any::<usize>(), any::<usize>()), 1..6),
+        ) {
+            // What is nonsense in the source may be nonsense in the result, but it is TOML.
+            if let Ok(imported) = import(kind, &[PathBuf::from("main")], &mut OneFile(&mutated(kind, index, &changes))) {
+                let result = toml::de::DeTable::parse(&imported.config);
+                prop_assert!(result.is_ok(), "{}\n{}", kind.name(), imported.config);
+            }
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]

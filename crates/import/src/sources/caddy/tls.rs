@@ -17,9 +17,14 @@ const AUTHORITIES: [(&str, &str); 5] = [
 ];
 
 /// Sets the contact address, unless there is one.
-pub(super) fn set_contact(address: &str, model: &mut Model) {
-    let keys = model.acme.get_or_insert_default();
+pub(super) fn set_contact(statement: &Statement, address: &str, model: &mut Model, ledger: &mut Ledger) {
     let address = super::placeholders::environment(address);
+    let is_address = address.contains('@') && !address.contains(|c: char| c.is_whitespace() || "/\"<>".contains(c));
+    if !is_address && !address.contains("${") {
+        return ledger.miss(statement, "this is no e-mail address", "write `contact` in [certificates]");
+    }
+    ledger.keep(statement);
+    let keys = model.acme.get_or_insert_default();
     if keys.iter().all(|(key, _)| *key != "contact") {
         let contact = if address.starts_with("mailto:") { address } else { format!("mailto:{address}") };
         keys.push(("contact", contact.into()));
@@ -53,8 +58,7 @@ pub(super) fn tls(statement: &Statement, domain: &mut Domain, model: &mut Model,
             domain.certificates = Certificates::Files(vec![(chain.to_owned(), key.to_owned())]);
         }
         [email] if email.contains('@') || email.starts_with("{$") => {
-            ledger.keep(statement);
-            set_contact(email, model);
+            set_contact(statement, email, model, ledger);
         }
         _ => ledger.keep(statement),
     }

@@ -55,6 +55,10 @@ pub(super) fn read<'s>(
     }
     if matches!(zone.value("catalog-role"), Some("interpret" | "generate")) {
         let Domain { primaries, secondaries, .. } = domain;
+        if primaries.is_empty() && secondaries.is_empty() {
+            let reason = "the catalog has neither primaries nor secondaries";
+            return ledger.miss(item.0, reason, "write them in [catalog]");
+        }
         model.catalogs.push(Catalog { name, primaries, secondaries });
         return;
     }
@@ -70,7 +74,7 @@ pub(super) fn read<'s>(
 
 /// The path of a zone file, in which `%s` is the name of the zone.
 fn path(file: &str, name: &str, storage: &str) -> String {
-    let file = file.replace("%s", name).replace("%c[0]", &name[..name.len().min(1)]);
+    let file = file.replace("%s", name).replace("%c[0]", &name.chars().take(1).collect::<String>());
     if file.starts_with('/') { file } else { format!("{}/{file}", storage.trim_end_matches('/')) }
 }
 

@@ -61,6 +61,9 @@ pub(super) fn read(statement: &Statement, shared: &Shared<'_>, model: &mut Model
     }
     if let Some(primaries) = shared.catalogs.get(&name) {
         let primaries = if primaries.is_empty() { domain.primaries } else { primaries.clone() };
+        if primaries.is_empty() {
+            return ledger.miss(statement, "the catalog has no primaries", "write them in [catalog]");
+        }
         model.catalogs.push(Catalog { name, primaries, secondaries: domain.secondaries });
     } else if domain.zone.is_none() && domain.primaries.is_empty() {
         ledger.miss(statement, "the zone has neither a file nor primaries", "add `zone` or `primaries`");
@@ -91,7 +94,7 @@ impl Reader<'_> {
             "type" => self.ledger.keep(statement),
             "file" => {
                 self.ledger.keep(statement);
-                if self.is_primary {
+                if self.is_primary && !statement.argument(0).is_empty() {
                     self.domain.zone = Some(self.shared.path(statement.argument(0)));
                 }
             }

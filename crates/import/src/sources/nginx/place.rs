@@ -11,7 +11,7 @@ pub(super) enum Location {
     Named,
     /// Files whose names begin with a dot.
     Hidden,
-    /// An expression without a pattern.
+    /// An expression without a pattern, or no path.
     Unknown,
 }
 
@@ -34,6 +34,7 @@ pub(super) fn location(statement: &Statement, index: usize) -> Location {
     };
     match modifier {
         "" if path.starts_with('@') => Location::Named,
+        "" | "=" | "^~" if !path.starts_with('/') => Location::Unknown,
         "" | "^~" if path == "/" => Location::Place(Place::whole()),
         "=" => Location::Place(Place::of(path.to_owned(), Order::Exact)),
         "^~" => prefix(Order::Preferred),

@@ -117,7 +117,8 @@ impl<'s> Reader<'s, '_> {
     }
 
     fn listen(&mut self, statement: &'s Statement, is_tls: bool) {
-        let (text, flags) = (statement.argument(0), &statement.texts()[1..]);
+        let texts = statement.texts();
+        let (text, flags) = (statement.argument(0), texts.get(1..).unwrap_or_default());
         let address = match text.parse::<u16>() {
             Ok(port) => Some(SocketAddr::from(([0, 0, 0, 0], port))),
             Err(_) => socket_address(&text.replace("localhost", "127.0.0.1"), ':', 80),

@@ -50,6 +50,12 @@ pub(super) fn read(
         let reason = "servers that are notified can transfer the zone, too";
         ledger.differ(section, reason, "add a `key` to `secondaries`");
     }
+    let is_catalog = matches!(parts.catalog.as_deref(), Some("consumer" | "producer"));
+    let is_producer = parts.catalog.as_deref() == Some("producer");
+    if is_catalog && (if is_producer { secondaries.is_empty() } else { parts.primaries.is_empty() }) {
+        let reason = "the catalog has neither primaries nor secondaries";
+        return ledger.miss(section, reason, "write them in [catalog]");
+    }
     match parts.catalog.as_deref() {
         Some("consumer") => return model.catalogs.push(Catalog { name, primaries: parts.primaries, secondaries }),
         Some("producer") => {
@@ -106,7 +112,7 @@ fn add(
         ledger.keep(attribute);
         let value = attribute.argument(0);
         match attribute.name() {
-            "zonefile" => parts.file = Some(value.to_owned()),
+            "zonefile" => parts.file = Some(value.to_owned()).filter(|file| !file.is_empty()),
             "include-pattern" => match patterns.get(value).filter(|_| depth < DEPTH_MAX) {
                 Some(pattern) => add(pattern, patterns, parts, depth + 1, ledger),
                 None => ledger.miss(attribute, "there is no such pattern", "correct the name"),

@@ -36,6 +36,14 @@ impl<'s> Reader<'s, '_> {
         files_first: bool,
     ) {
         match self.application(statement, block, place) {
+            Ok(_) if statement.name() == "fastcgi_pass" && self.server.domain.site.is_none() => {
+                let reason = "FastCGI needs a document root";
+                self.ledger.miss(
+                    statement,
+                    reason,
+                    "write `site`, the folder of the scripts, and a route with `fastcgi`",
+                );
+            }
             Ok((application, more)) => {
                 self.ledger.keep(statement);
                 self.add_application(statement, place, application, more, files_first);

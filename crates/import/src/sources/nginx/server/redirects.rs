@@ -112,16 +112,20 @@ impl<'s> Reader<'s, '_> {
                 self.server.redirect = Some(Redirect { to: Target::Https, status });
                 self.ledger.keep_all(statement);
             }
-            Condition::Host(name) if is_redirect && self.server.hosts.contains(&name) => match whole {
-                Ok(to) => {
-                    self.ledger.keep_all(statement);
-                    let rule = RedirectRule { from: format!("https://{name}/*"), to: Some(to), status, force: None };
-                    self.collected.redirect(Order::Exact, rule, statement);
+            Condition::Host(name) if is_redirect && self.server.hosts.contains(&name) && !name.contains('_') => {
+                match whole {
+                    Ok(to) => {
+                        self.ledger.keep_all(statement);
+                        let rule =
+                            RedirectRule { from: format!("https://{name}/*"), to: Some(to), status, force: None };
+                        self.collected.redirect(Order::Exact, rule, statement);
+                    }
+                    Err(variable) => self.has_variable(statement, &variable),
                 }
-                Err(variable) => self.has_variable(statement, &variable),
-            },
+            }
             Condition::OtherHost(name) if is_redirect && whole.is_ok() => {
-                let others: Vec<String> = self.server.hosts.iter().filter(|host| **host != name).cloned().collect();
+                let others: Vec<String> =
+                    self.server.hosts.iter().filter(|host| **host != name && !host.contains('_')).cloned().collect();
                 self.ledger.keep_all(statement);
                 for other in others {
                     let to = whole.clone().ok();
