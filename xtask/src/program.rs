@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// Not run for a reason of this machine, which says what remains unchecked.
+    /// The step was not run because of this machine; the reason says what remains unchecked.
     Skipped(String),
     Failed(String),
 }
@@ -80,7 +80,7 @@ impl Program {
         Program::new(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
 
-    /// The same with low priority: it uses the processor time that tests leave.
+    /// Cargo with low priority, which uses the processor time that tests leave.
     pub(crate) fn cargo_in_background() -> Program {
         Program::in_background(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }

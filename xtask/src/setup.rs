@@ -68,7 +68,7 @@ pub(crate) const PACKAGERS: &[Needed] = &[
 /// The dependencies of Sanderling's packages, and programs for their trials.
 const IN_DEBIAN_ROOT: &str = "passwd,systemd-standalone-sysusers,systemd-standalone-tmpfiles,rpm,xz-utils";
 
-/// Installs what the tests use, the components of the toolchain, and the user.
+/// Installs the programs that the tests use, the components of the toolchain, and the user.
 pub(crate) fn run(log: &mut Log) -> Outcome {
     // rustup installs a file for each command, even without the component.
     let is_missing = |command: &&str| Program::cargo().args(command).args("--version").output().is_none();
@@ -119,8 +119,8 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
 }
 
-/// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module
-/// proxy.
+/// The certificate authority of the tests of certificates. No Debian package contains it; Go installs it from its
+/// module proxy.
 const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
 
 fn install_pebble(log: &mut Log) -> Outcome {

@@ -1,5 +1,5 @@
-//! Threads for work that waits, for a disk or the keeper. All threads are created at start: later the system might lack
-//! one for a moment, and the work of a task would be lost.
+//! Threads for work that waits, for a disk or the keeper. All threads are created at start: later, the system might
+//! briefly be unable to create one, and a task's work would be lost.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -25,10 +25,10 @@ pub(crate) struct Threads {
     queue: OnceLock<Sender<Work>>,
 }
 
-/// Starts all threads, so many of them for zones. The sandbox of this process must be in force already.
+/// Starts all threads, `zone_threads` of them for zones. This process's sandbox must be in force already.
 ///
 /// # Errors
-/// The system has no thread.
+/// Returns an error if the system cannot start a thread.
 pub(crate) fn start(zone_threads: usize) -> io::Result<()> {
     let counts = [(&DISK, DISK_THREADS), (&ZONES, zone_threads), (&KEEPER, KEEPER_THREADS)];
     counts.into_iter().try_for_each(|(threads, count)| threads.start(count))
@@ -51,8 +51,8 @@ impl Threads {
         self.queue.set(queue).map_err(|_| io::Error::other("the threads run already"))
     }
 
-    /// Does `work` on one of the threads, as soon as one is free. It is done even if no task waits for it. A panic in
-    /// it ends the process.
+    /// Does `work` on the next free thread. The work is done even if no task waits for it. A panic in it ends the
+    /// process.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = oneshot::channel();
         // There may be no waiting task left.

@@ -12,6 +12,7 @@ mod https;
 mod limits_section;
 mod log_section;
 mod metrics;
+mod routes;
 mod rules;
 mod updates;
 
@@ -33,11 +34,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are
+/// Checks `content`, the text of the file at `path` and of the files that it includes; relative paths in all files are
 /// relative to the directory of `path`.
 ///
 /// # Errors
-/// All problems, in the order of the files.
+/// Returns all problems, in file order.
 pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
     let files = config_text::split(path, content);
     let mut reader = ConfigReader::new(&files);
@@ -55,7 +56,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     Err(reader.into_diagnostics())
 }
 
-/// The text of all files one after the other; `None` if one of them is not complete in itself.
+/// The text of all files one after another; `None` if a file is not complete by itself.
 fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;
@@ -84,7 +85,7 @@ fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> O
 /// Reads a section.
 type ReadSection<B> = fn(&mut B, Entry<'_, '_>);
 
-/// Builds the configuration from the sections of the file.
+/// Builds the configuration from the file's sections.
 struct ConfigBuilder<'e, 'a> {
     reader: &'e mut ConfigReader<'a>,
     directory: &'e Path,
@@ -113,7 +114,7 @@ struct ConfigBuilder<'e, 'a> {
     transfer_uses: Vec<(usize, DomainName)>,
     /// The domains with `update`, with their offsets.
     update_uses: Vec<(usize, DomainName)>,
-    /// The offsets of the catalogs, in their order.
+    /// The catalogs' offsets, in their order.
     catalog_uses: Vec<usize>,
     /// The offset of each `derive`, with its index in the configuration.
     derive_uses: Vec<(usize, usize)>,
@@ -150,7 +151,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_top(&mut self, root: &DeTable<'_>) {
         let keys = self.reader.top(root);
         let sections: [(&str, ReadSection<Self>); 10] = [
-            // Domains are read with their limits, and with a certificate by default if this is how they get one.
+            // Domains are read with their limits, and get an automatic certificate by default if one is possible.
             ("limits", Self::read_limits),
             ("certificates", Self::read_certificates_section),
             ("http", Self::read_http),
@@ -277,8 +278,10 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>) {
-        let (site, zone, primaries) = (keys.get("site"), keys.get("zone"), keys.get("primaries"));
+        let (zone, primaries) = (keys.get("zone"), keys.get("primaries"));
         let mut options = self.read_site_options(keys);
+        // Routes alone are a site, without files.
+        let site = keys.get("site").or(keys.get("route"));
         let certificate = self.certificate_choice(keys.get("certificate"), site.is_some());
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let on_renew = keys.get("on_renew");
@@ -304,12 +307,13 @@ impl ConfigBuilder<'_, '_> {
         let has_update = keys.get("update").is_some_and(|entry| self.read_update(entry, name));
         let has_transfers = self.read_zone_transfers(name, keys);
         let is_zone = zone.is_some() || primaries.is_some() || has_update || has_transfers;
+        if keys.get("site").is_none() {
+            let has_content = is_zone || site.is_some() || options.has_automatic_certificate;
+            self.check_without_site(name, offset, keys, has_content);
+        }
         let names = match site {
             Some(entry) => self.read_site(name, offset, entry, keys.get("aliases"), options),
-            None => {
-                self.check_without_site(name, offset, keys, is_zone || options.has_automatic_certificate);
-                vec![name.clone()]
-            }
+            None => vec![name.clone()],
         };
         let names = self.read_derive([keys.get("derive"), keys.get("mta_sts")], names, certificate, offset);
         match certificate {
@@ -352,9 +356,10 @@ impl ConfigBuilder<'_, '_> {
         options
     }
 
-    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content.
+    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content. With
+    /// routes it may have the keys that do not concern files.
     fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
-        /// The keys that a domain without a site may have.
+        /// The keys allowed in a domain without a site.
         const OTHERS: [&str; 10] = [
             "zone",
             "dnssec",
@@ -367,16 +372,33 @@ impl ConfigBuilder<'_, '_> {
             "derive",
             "mta_sts",
         ];
-        if let Some(entry) = keys.entries.iter().find(|entry| !OTHERS.contains(&entry.key)) {
+        /// Those that it may also have if it has routes.
+        const WITH_ROUTES: [&str; 12] = [
+            "route",
+            "aliases",
+            "exact_paths",
+            "doh",
+            "https_redirect",
+            "hsts",
+            "redirects",
+            "headers",
+            "cors",
+            "security_headers",
+            "auth",
+            "access",
+        ];
+        let others = if keys.get("route").is_some() { &WITH_ROUTES[..] } else { &[] };
+        let is_of_site = |entry: &&Entry<'_, '_>| !OTHERS.contains(&entry.key) && !others.contains(&entry.key);
+        if let Some(entry) = keys.entries.iter().find(is_of_site) {
             self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
-        // An unknown key is probably the missing one, misspelt.
+        // An unknown key is probably the missing key, misspelt.
         } else if !has_content && !keys.has_unknown {
-            let remedy = "add site = \"FOLDER\" or zone = \"FILE\"";
-            self.error(offset, format!("{name} has neither a site nor a zone"), remedy);
+            let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
+            self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
         }
     }
 
-    /// Notes that the section at `offset` defines the zone `name`.
+    /// Records that the section at `offset` defines the zone `name`.
     fn add_apex(&mut self, name: &DomainName, offset: usize) {
         if let Some(earlier) = self.apexes.insert(name.clone(), offset) {
             self.error_of_two(offset, format!("the zone {name} is defined twice"), earlier);
@@ -432,7 +454,7 @@ impl ConfigBuilder<'_, '_> {
         link_targets
     }
 
-    /// The hosts of the site, the first of which is `name`.
+    /// The hosts of the site, the first of which is `name`. `entry` is `site` or, if it has no files, `route`.
     fn read_site(
         &mut self,
         name: &DomainName,
@@ -441,7 +463,10 @@ impl ConfigBuilder<'_, '_> {
         aliases: Option<Entry<'_, '_>>,
         options: SiteOptions,
     ) -> Vec<DomainName> {
-        let path = self.read_path(Some(entry));
+        let document_root = match entry.key {
+            "site" => self.read_path(Some(entry)).map(|(path, location)| (Some(path), location)),
+            _ => Some((None, self.reader.location(entry.offset))),
+        };
         let mut hosts = Vec::new();
         self.add_host(name.clone(), offset, &mut hosts);
         if let Some(aliases) = aliases {
@@ -453,13 +478,13 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
-        if let Some((document_root, location)) = path {
+        if let Some((document_root, location)) = document_root {
             self.config.sites.push(Site { hosts: hosts.clone(), document_root, location, options });
         }
         hosts
     }
 
-    /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
+    /// Adds `host` to the site that is about to be added, unless another site has it or it cannot be a host.
     fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
         if !host.can_be_host() {
             let message = format!("{host} cannot have a site: no URL contains such a name");
@@ -480,13 +505,13 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The item at `offset` is also at `earlier`.
+    /// Reports that the item at `offset` is a duplicate of the item at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
         let other = self.reader.line_beside(earlier, offset);
         self.error(offset, message, format!("remove one of the two; the other is {other}"));
     }
 
-    /// The path of `entry`, relative to the directory of the file, and its location.
+    /// The path of `entry`, relative to the file's directory, and its location.
     fn read_path(&mut self, entry: Option<Entry<'_, '_>>) -> Option<(PathBuf, ValueLocation)> {
         let entry = entry?;
         let (offset, text) = self.reader.string(entry)?;
@@ -528,14 +553,18 @@ impl ConfigBuilder<'_, '_> {
         match self.hosts.get(&host) {
             Some(&(site_index, _)) => DefaultSite::Addresses(site_index),
             None => {
-                self.error(offset, format!("{host} is not a host of any site"), "write a domain that has a `site`");
+                self.error(
+                    offset,
+                    format!("{host} is not a host of any site"),
+                    "write a domain that has a `site` or `route`",
+                );
                 DefaultSite::None
             }
         }
     }
 
-    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are
-    /// then the probable cause.
+    /// Reports listeners without content, and a file without domains, unless other problems in the file are the
+    /// probable cause.
     fn check_completeness(&mut self) {
         if self.reader.has_problems() {
             return;
@@ -551,7 +580,11 @@ impl ConfigBuilder<'_, '_> {
             return;
         }
         if let (Some(offset), false) = (self.http_listen, has_site) {
-            self.error(offset, "[http] has `listen`, but no domain has a `site`", "add a site or remove [http]");
+            self.error(
+                offset,
+                "[http] has `listen`, but no domain has a `site` or `route`",
+                "add one or remove [http]",
+            );
         }
         if let (Some(offset), true) = (self.tls_listen, self.config.certificates.is_empty()) {
             let remedy = "add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } to a domain";
@@ -584,11 +617,11 @@ fn is_media_type(text: &str) -> bool {
 }
 
 /// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key`
-/// is the section of a domain.
+/// is a domain's section.
 fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;
-    // A key with a dot is a name in quotes, and one with keys of a domain is a domain: a table in it is an unknown key.
+    // A key with a dot is a quoted name, and a table with domain keys is a domain: a table in it is an unknown key.
     if key.contains('.') || entries(table, "").iter().any(|entry| Section::Domain.key(entry.key).is_some()) {
         return None;
     }

@@ -1,10 +1,10 @@
-//! The keys of the configuration file: one table for the reader, its messages, and the processes that a reload
-//! replaces.
+//! The configuration file's keys: one table for the reader, its messages, and the processes that a reload replaces.
 
 use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
 use crate::limits;
+use crate::routes::{CONNECTIONS_MAX, WEIGHT_MAX};
 use crate::service::Service;
 use crate::signing::{SignedZone, Signing};
 use crate::similar::most_similar;
@@ -39,7 +39,7 @@ pub(super) enum Value {
     Number(u64, u64),
     /// A table of the file: `[http]`.
     Section,
-    /// Something else, for which there is a function.
+    /// Another kind of value, with its own reader function.
     Other,
 }
 
@@ -220,6 +220,7 @@ const DOMAIN: &[Key] = keys! {
     security_headers => "\"basic\"";
     auth => "{ \"/private/*\" = { users_file = \"users.htpasswd\" } }";
     access => "{ \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
+    route => "{ \"/api/\" = { proxy = \"http://127.0.0.1:3000\" } }", agent { site_names };
 };
 
 const CERTIFICATE: &[Key] = keys! {
@@ -296,6 +297,36 @@ const ACCESS_RULE: &[Key] = keys! {
     deny => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
 };
 
+const ROUTE: &[Key] = keys! {
+    proxy => "\"http://127.0.0.1:3000\"", server { has_new_backend };
+    fastcgi => "\"unix:/run/php/php-fpm.sock\"", server { has_new_backend };
+    respond => "{ status = 200, text = \"ok\" }";
+    methods => "[\"GET\", \"POST\"]";
+    fields => "{ \"X-Canary\" = \"1\" }";
+    cookies => "{ beta = true }";
+    files_first: false => "true";
+    strip_prefix: false => "true";
+    host => "\"app.internal\"";
+    front_controller => "\"index.php\"";
+    request_headers => "{ \"X-Secret\" = \"…\", \"X-Internal\" = false }";
+    response_headers => "{ \"X-Powered-By\" = false }";
+    request_body_max => "\"100MiB\"";
+    timeout => "\"60s\"";
+    connect_timeout => "\"5s\"";
+    idle_timeout => "\"4s\"";
+    connections_max in 1..=CONNECTIONS_MAX => "512";
+};
+
+const ROUTE_SERVER: &[Key] = keys! {
+    url => "\"http://127.0.0.1:3000\"";
+    weight in 1..=WEIGHT_MAX => "2";
+};
+
+const ROUTE_RESPOND: &[Key] = keys! {
+    status in 200..=599 => "200";
+    text => "\"ok\"";
+};
+
 const TSIG: &[Key] = keys! {
     algorithm => "\"hmac-sha256\"", agent (tsig_keys);
     secret_file => "\"transfer.key\"", added { |next, running| !running.has_secrets() && !next.tsig_keys.is_empty() },
@@ -363,13 +394,16 @@ pub(super) enum Section {
     Redirect,
     AuthRule,
     AccessRule,
+    Route,
+    RouteServer,
+    RouteRespond,
     Dnstap,
 }
 
 impl Section {
-    /// Those with their own heading, from the first.
+    /// The number of sections with their own heading.
     const WITH_HEADING: usize = Section::Limits as usize + 1;
-    pub(super) const ALL: [Section; 25] = [
+    pub(super) const ALL: [Section; 28] = [
         Section::Top,
         Section::Http,
         Section::Https,
@@ -394,10 +428,13 @@ impl Section {
         Section::Redirect,
         Section::AuthRule,
         Section::AccessRule,
+        Section::Route,
+        Section::RouteServer,
+        Section::RouteRespond,
         Section::Dnstap,
     ];
 
-    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a separate table.
+    /// The section's place, as a message says it, and its keys. The keys of `[limits]` have a separate table.
     const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
             Section::Top => ("at the top of the file, before the first [section]", TOP),
@@ -424,6 +461,9 @@ impl Section {
             Section::Redirect => ("in `redirects`", REDIRECT),
             Section::AuthRule => ("in `auth`", AUTH_RULE),
             Section::AccessRule => ("in `access`", ACCESS_RULE),
+            Section::Route => ("in `route`", ROUTE),
+            Section::RouteServer => ("in a server of `route`", ROUTE_SERVER),
+            Section::RouteRespond => ("in `respond`", ROUTE_RESPOND),
             Section::Dnstap => ("in `dnstap`", DNSTAP),
         }
     }
@@ -446,7 +486,7 @@ impl Section {
         if self == Section::Limits { limits::keys() } else { self.rows().map(|key| key.name).collect() }
     }
 
-    /// The problem of `key`, which this section, that of the domain, TSIG key or catalog `name`, does not have.
+    /// The problem that `key` is unknown in this section, which belongs to the domain, TSIG key or catalog `name`.
     pub(super) fn unknown_key(self, name: &str, key: &str) -> Problem {
         let message = match self {
             Section::Top => format!("unknown key `{key}`"),
@@ -486,13 +526,14 @@ impl Section {
     }
 }
 
-/// All keys except those of `[limits]`, each with its section.
+/// All keys outside `[limits]`, each with its section.
 pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
     Section::ALL.into_iter().flat_map(|section| section.rows().map(move |key| (section, key)))
 }
 
 impl Key {
-    /// Why a server process that was started with `running` cannot apply what `next` has for this key of `section`.
+    /// The reason why a server process that was started with `running` cannot apply what `next` has for this key of
+    /// `section`.
     pub(super) fn reason_for_new_process(&self, section: Section, next: &Config, running: &Config) -> Option<String> {
         let replaces = self.server?;
         let (Replaces::Changed(differs) | Replaces::Added(differs)) = replaces;
@@ -518,11 +559,17 @@ fn group_of(config: &Config) -> Option<&str> {
     config.user_and_group.as_ref()?.group.as_deref()
 }
 
+/// Whether the sandbox of a running process does not allow connections to the applications of `next`, or the process
+/// was started without any, and leaves out what applications need of requests.
+fn has_new_backend(next: &Config, running: &Config) -> bool {
+    !next.backend_ports().is_subset(&running.backend_ports()) || (next.has_backends() && !running.has_backends())
+}
+
 /// The names at which an authority finds a token.
 fn site_names(from: &Config, to: &mut Config) {
     let site = |site: &Site| Site {
         hosts: site.hosts.clone(),
-        document_root: PathBuf::new(),
+        document_root: None,
         location: site.location.clone(),
         options: SiteOptions::default(),
     };
@@ -600,7 +647,7 @@ mod tests {
         }
     }
 
-    /// No key of a domain excludes another one in its comment, unless the reader refuses them together.
+    /// A comment says that a domain key excludes another only if the reader refuses both together.
     #[test]
     fn example_does_not_say_that_signed_zones_take_no_updates() {
         let line = EXAMPLE.lines().find(|line| line.starts_with("dnssec = ")).expect("a line with the key");

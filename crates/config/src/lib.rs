@@ -1,10 +1,10 @@
-//! The configuration: reads a TOML file or the arguments of `serve`, checks them, and reports everything that is wrong.
+//! The configuration: reads a TOML file or the arguments of `serve`, checks them, and reports all problems.
 //!
-//! This crate opens no socket and starts nothing. The other crates of the program take their settings from a [`Config`]
-//! and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
+//! This crate opens no sockets and starts no processes. The other crates of the program take their settings from a
+//! [`Config`] and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod config_source;
 mod config_file;
 mod config_text;
@@ -16,6 +16,7 @@ mod keys;
 mod state_folder;
 mod name_validation;
 mod private_files;
+mod backends;
 mod config;
 mod site;
 mod authorities;
@@ -28,7 +29,9 @@ mod transfers;
 mod updates;
 mod folder_pattern;
 mod path_rules;
+mod routes;
 mod request_log;
+mod backend_address;
 mod paths;
 mod operator_text;
 mod releases;
@@ -54,7 +57,7 @@ pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
 pub use exit::Exit;
-pub use flags::{Flags, parse_zone_argument};
+pub use flags::{Flags, ProxyFlag, parse_proxy_argument, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
@@ -67,13 +70,14 @@ pub use private_files::PrivateFile;
 pub use process_config::{AgentConfig, KeeperConfig};
 pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use request_log::{AccessLog, Dnstap, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
+pub use routes::SiteRoute;
 pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
 pub use signing::{
     SIGNED_ZONES, SignedSerial, SignedZone, Signing, SigningAlgorithm, ZONE_KEYS, ZoneKeyLayout, changes_file,
 };
 pub use similar::most_similar;
-pub use site::{DohPath, Hsts, Site, SiteOptions};
+pub use site::{DohPath, Hsts, Site, SiteOptions, root_text};
 pub use state_folder::{DEFAULT_STATE, STATE_REMEDY, read_beneath, read_issued};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use units::duration_text;

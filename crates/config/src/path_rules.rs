@@ -1,11 +1,12 @@
 //! The rules of a site for some paths.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
+use crate::routes::SiteRoute;
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The rules of a site.
+/// A site's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRules {
     /// Redirects, rewrites and error pages, in the order of the file.
@@ -16,12 +17,14 @@ pub struct PathRules {
     pub security_headers: Option<(SecurityHeaders, ValueLocation)>,
     /// The other origins that may read responses.
     pub cors: Option<Cors>,
-    /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
+    /// Whether browsers may keep files with a content hash in their name, and must revalidate others.
     pub caches_fingerprinted: bool,
     /// Paths that need a password; the first that matches counts.
     pub auth: Vec<AuthRule>,
     /// Paths that only clients with some addresses may request; the first that matches counts.
     pub access: Vec<AccessRule>,
+    /// The requests that an application answers, in the order of the file.
+    pub routes: Vec<SiteRoute>,
     /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
     pub reads_files: bool,
 }
@@ -35,7 +38,7 @@ pub struct AccessRule {
     pub allow: Option<Vec<(IpAddr, u8)>>,
     /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -48,11 +51,11 @@ pub struct AuthRule {
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
-/// Only those of the document root.
+/// The default: only the rules files in the document root.
 impl Default for PathRules {
     fn default() -> PathRules {
         PathRules {
@@ -63,6 +66,7 @@ impl Default for PathRules {
             caches_fingerprinted: false,
             auth: Vec::new(),
             access: Vec::new(),
+            routes: Vec::new(),
             reads_files: true,
         }
     }

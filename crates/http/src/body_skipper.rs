@@ -1,5 +1,7 @@
-//! Skips a request body, to find where the next request starts (RFC 9112 §6, §7.1).
+//! Skips the body of a request or a response, or takes its content, to find where the next message starts (RFC 9112
+//! §6, §7.1).
 
+use crate::backend_response::ResponseFraming;
 use crate::grammar::is_token_byte;
 use crate::request::{Framing, RequestLimits};
 use crate::request_error::RequestError;
@@ -19,7 +21,7 @@ pub struct Skipped {
     pub is_done: bool,
 }
 
-/// Consumes a request body as it arrives and stores none of it.
+/// Consumes a body as it arrives and stores none of it.
 #[derive(Clone, Debug)]
 pub struct BodySkipper {
     state: State,
@@ -95,6 +97,22 @@ impl BodySkipper {
             Framing::Chunked => State::Size { value: 0, digit_count: 0 },
         };
         BodySkipper { state, left_content_bytes_max: limits.body_bytes_max, left_extra_bytes_max: EXTRA_BYTES_MAX }
+    }
+
+    /// Whether the length of the body is known, and exceeds its limit.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self.state, State::Length(left_bytes) if left_bytes > self.left_content_bytes_max)
+    }
+
+    /// For the content of a response, of any length. Content that ends with the connection never ends here.
+    pub fn of_response(framing: ResponseFraming) -> BodySkipper {
+        let state = match framing {
+            ResponseFraming::None | ResponseFraming::Length(0) => State::Done,
+            ResponseFraming::Length(length_bytes) => State::Length(length_bytes),
+            ResponseFraming::Chunked => State::Size { value: 0, digit_count: 0 },
+            ResponseFraming::UntilClose => State::Length(u64::MAX),
+        };
+        BodySkipper { state, left_content_bytes_max: u64::MAX, left_extra_bytes_max: EXTRA_BYTES_MAX }
     }
 
     /// Whether the body has ended.

@@ -8,6 +8,10 @@
 //! 4. takes the file's [`Representation`], made when the file was opened, in the coding from [`negotiate_coding`];
 //! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
+//! For a request that a backend answers, it writes what [`BackendRequest`] says, parses the response with
+//! [`parse_response`] or [`parse_cgi_response`], and sends what [`BackendResponse::write_head`] writes and the content,
+//! of which [`BodySkipper::of_response`] finds the end.
+//!
 //! This crate never opens a file, reads a socket or asks for the time. It does not support trailers, and it compresses
 //! nothing: a coded file is a separate file.
 
@@ -16,6 +20,7 @@
 
 extern crate alloc;
 
+mod backend_request;
 mod dns_message;
 mod listing;
 mod respond;
@@ -30,11 +35,16 @@ mod accept;
 mod coded_file;
 mod content_coding;
 mod body_skipper;
+mod cgi_response;
+mod backend_response;
 mod forwarded;
+mod request_values;
 mod request;
+mod passed_fields;
 mod fields;
 mod target;
 mod host;
+mod response_error;
 mod request_error;
 mod site_path;
 mod media_type;
@@ -44,7 +54,12 @@ mod scan;
 mod grammar;
 mod output;
 
+pub use backend_request::BackendRequest;
+pub use backend_response::{
+    BackendResponse, ClientContent, ParsedResponse, ResponseFraming, ResponseHeadParts, ResponseLimits, parse_response,
+};
 pub use body_skipper::{BodySkipper, Skipped};
+pub use cgi_response::parse_cgi_response;
 pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fault};
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
 pub use date::HttpDate;
@@ -61,6 +76,7 @@ pub use request::{Framing, Method, Parsed, Persistence, Request, RequestLimits, 
 pub use request_error::RequestError;
 pub use respond::{LookupError, respond};
 pub use response::{Body, CanonicalUrl, Response, put_canonical_path, put_field_lines, put_path_segment};
+pub use response_error::ResponseError;
 pub use site_path::{MalformedPath, PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath};
 pub use status::Status;
 pub use target::{Scheme, Target};

@@ -21,7 +21,8 @@ pub struct RequestLimits {
     pub field_count_max: usize,
     /// The target in the request line.
     pub target_bytes_max: usize,
-    /// The body. It is read whole, and discarded unless it is a DNS message.
+    /// The body, which [`BodySkipper`](crate::BodySkipper) refuses beyond it: it is read whole, and discarded unless it is
+    /// a DNS message.
     pub body_bytes_max: u64,
 }
 
@@ -216,7 +217,7 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
         return Ok(Parsed::Partial);
     };
     let host = line.host(&fields)?;
-    let framing = framing(line.version, &fields, limits)?;
+    let framing = framing(line.version, &fields)?;
     let persistence = line.persistence(framing, &fields)?;
     let RequestLine { method, target: ParsedTarget { target, scheme, .. }, version, .. } = line;
     Ok(Parsed::Complete {
@@ -287,7 +288,7 @@ impl<'b> RequestLine<'b> {
 
 /// The persistence by version and Connection (RFC 9112 §9.3).
 #[inline(always)]
-fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
+pub(crate) fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
     let has_option = |option: &[u8]| {
         fields.values(FieldName::Connection).flat_map(list_members).any(|own| own.eq_ignore_ascii_case(option))
     };
@@ -350,7 +351,7 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
 }
 
 /// RFC 9112 §6.3, without the lenient recovery that it permits.
-fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
+fn framing(version: Version, fields: &Fields<'_>) -> Result<Framing, RequestError> {
     let has_length = fields.contains(FieldName::ContentLength);
     if fields.contains(FieldName::TransferEncoding) {
         // §6.1: request smuggling uses both fields together, or a coding in HTTP/1.0, which has none.
@@ -366,7 +367,6 @@ fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Res
     let digits = fields.single(FieldName::ContentLength).ok_or(RequestError::InvalidContentLength)?;
     match parse_decimal(digits).ok_or(RequestError::InvalidContentLength)? {
         0 => Ok(Framing::None),
-        length_bytes if length_bytes > limits.body_bytes_max => Err(RequestError::BodyTooLarge),
         length_bytes => Ok(Framing::Length(length_bytes)),
     }
 }

@@ -128,6 +128,15 @@ impl<'b> SitePath<'b> {
         self.ends_with_slash
     }
 
+    /// Whether `raw`, of which this was made, has a segment `.` or `..`, in any encoding.
+    pub fn has_dot_segments(&self, raw: &[u8]) -> bool {
+        if !self.traits.intersects(PathTraits::NORMALIZED) {
+            return false;
+        }
+        let decoded = decode(raw, &mut false).unwrap_or_default();
+        decoded.split(|&byte| byte == b'/').any(|segment| matches!(segment, b"." | b".."))
+    }
+
     /// The traits that a site can refuse.
     pub fn traits(&self) -> PathTraits {
         self.traits

@@ -21,6 +21,20 @@ macro_rules! statuses {
                 }
             }
 
+            /// The reason phrase of its status line (RFC 9110 §15).
+            pub fn reason(self) -> &'static str {
+                match self {
+                    $(Status::$variant => $reason,)*
+                }
+            }
+
+            /// The code with its reason phrase, on a line.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Status::$variant => concat!($code, " ", $reason, "\n"),)*
+                }
+            }
+
             /// An HTML page without other resources.
             pub(crate) const fn page(self) -> &'static [u8] {
                 match self {
@@ -142,6 +156,9 @@ statuses! {
     /// The request was not complete in time.
     RequestTimeout = 408, "Request Timeout",
         "The request took too long to arrive. Please try again.";
+    /// The length of the request body is not known before its end.
+    LengthRequired = 411, "Length Required",
+        "The request does not say how long its body is, which the application behind this page has to know.";
     /// A precondition is false.
     PreconditionFailed = 412, "Precondition Failed",
         "The file has changed since you loaded it. Reload it and try again.";

@@ -1,4 +1,4 @@
-//! One connection: received frames become requests, and responses become frames.
+//! A connection: received frames become requests, and responses become frames.
 
 mod control;
 mod requests;
@@ -27,8 +27,8 @@ pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 
 /// The windows of a connection at its start (RFC 9113 §6.9.2).
 const INITIAL_WINDOW: u32 = 65_535;
-/// Times [`Limits::streams_max`]: the streams that were reset last, for which frames may still arrive. A client may
-/// have opened as many again before it learns that all of its streams are reset.
+/// Factor for the number of recently reset streams, for which frames may still arrive: it multiplies
+/// [`Limits::streams_max`]. A client may have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;
 
 /// The state with which a connection receives frames.
@@ -36,9 +36,9 @@ const RESET_STREAMS_KEPT: usize = 2;
 pub struct Exchange<'x> {
     /// The limits of all connections.
     pub limits: &'x Limits,
-    /// Where requests are decoded.
+    /// The buffers for decoding requests.
     pub scratch: &'x mut Scratch,
-    /// Where the server's frames are appended.
+    /// The output, to which the server's frames are appended.
     pub out: &'x mut Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ pub struct Session<B> {
     reset_streams_max: usize,
     /// A response was encoded.
     has_answered: bool,
-    /// The client sends no more requests.
+    /// Whether the client sends no more requests.
     is_client_leaving: bool,
 }
 
@@ -105,9 +105,11 @@ pub enum Received {
     /// The head of a request is complete, and in [`Scratch::head`]. Give it to [`Session::answer`], [`Session::park`]
     /// or, if the response depends on content that [has not arrived](Request::has_content), [`Session::await_content`].
     Request(Request),
-    /// That content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
+    /// An awaited content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
     /// [`Session::answer`] or [`Session::park`].
     Content(Request),
+    /// Content of this stream has arrived that [`Session::take_passed`] gives.
+    Passed(u32),
     /// A request was refused because of this limit; what follows in the input is not taken yet.
     Refused(ExceededLimit),
     /// The connection has ended, because of this limit or of another error of the client; the output has the reason.
@@ -124,6 +126,8 @@ pub struct Request {
     client_side: ClientSide,
     awaits_continue: bool,
     error: Option<RequestError>,
+    /// As that of the stream.
+    passed: Option<Vec<u8>>,
 }
 
 impl Request {
@@ -137,7 +141,7 @@ impl Request {
         self.client_side != ClientSide::Ended
     }
 
-    /// Why the request is refused, if it exceeds a limit: then its head is incomplete.
+    /// The reason why the request is refused, if it exceeds a limit: then its head is incomplete.
     pub fn error(&self) -> Option<RequestError> {
         self.error
     }
@@ -148,9 +152,9 @@ impl Request {
 pub enum PartialEnd {
     /// There is none that can be ended separately.
     HasNone,
-    /// Its stream was reset, after the response.
+    /// The request's stream was reset, after the response.
     Reset,
-    /// It must be answered; its head is in [`Scratch::head`].
+    /// The request must be answered; its head is in [`Scratch::head`].
     Request(Request),
 }
 
@@ -159,29 +163,29 @@ pub enum PartialEnd {
 pub enum Content<'c, B> {
     /// None.
     Empty,
-    /// These bytes, for which [`Session::has_room_for`] is true.
+    /// The next bytes of the content, for which [`Session::has_room_for`] is true.
     Bytes(&'c [u8]),
     /// As many bytes as `length_bytes`, at least one, which the caller supplies later, in [`DataFrame`]s.
     Later {
-        /// Their source.
+        /// The source of the bytes.
         body: B,
-        /// Their number.
-        length_bytes: u64,
+        /// Their number; `None` if only the source knows the end ([`DataFrame::finish_last`]).
+        length_bytes: Option<u64>,
     },
 }
 
-/// The reason for which a connection waits.
+/// The reason why a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// For the next request.
+    /// The connection waits for the next request.
     Idle,
-    /// For the rest of a request.
+    /// The connection waits for the rest of a request.
     Receiving,
-    /// For the caller, or for the client to take content.
+    /// The connection waits for the caller, or for the client to take content.
     Answering,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy)]
 enum Violation {
     Protocol(ErrorCode),
@@ -213,8 +217,8 @@ impl From<BlockError> for Violation {
 type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
-    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of
-    /// others have a target in absolute-form.
+    /// A connection on which nothing has been received. `scheme`: the scheme of its requests. The heads of others have
+    /// a target in absolute-form.
     pub fn new(limits: &Limits, scheme: Scheme) -> Session<B> {
         Session {
             scheme,
@@ -237,7 +241,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// The reason for which the connection waits.
+    /// The reason why the connection waits.
     pub fn activity(&self) -> Activity {
         if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. } | Work::Discarding)) {
             Activity::Answering
@@ -263,13 +267,14 @@ impl<B> Session<B> {
         self.streams.iter().filter(is_unsent).count()
     }
 
-    /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
+    /// Bytes of memory that the connection holds, including the waiting content, as `of_body` measures it.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),
             Work::Sending { body, .. } | Work::Stalled { body, .. } => of_body(body),
             Work::Abandoned | Work::Discarding => 0,
         };
+        let of_stream = |stream: &Stream<B>| of_stream(stream) + stream.passed.as_ref().map_or(0, Vec::capacity);
         let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
         let of_numbers = self.reset_streams.capacity() * size_of::<u32>() + self.early_priorities.held_bytes();
@@ -308,7 +313,7 @@ impl<B> Session<B> {
     }
 
     /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies are appended to
-    /// the output: for each frame that was taken two short frames at most, and once the server's settings.
+    /// the output: at most two short frames for each frame that was taken, and once the server's settings.
     pub fn receive(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> (usize, Received) {
         let mut consumed = 0;
         loop {
@@ -359,7 +364,7 @@ impl<B> Session<B> {
     }
 
     /// Continues with it when the data that the client sent meanwhile has arrived: further requests are ignored.
-    /// Nothing is written if the client knows already, or has not begun to speak.
+    /// No frame is written if the client was already informed, or has not sent anything yet.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
@@ -394,15 +399,75 @@ impl<B> Session<B> {
             self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", id, false, out);
         }
         let work = Work::Receiving { head: head.to_vec(), head_bytes: head.len() };
-        self.streams.push(Stream { id, window, priority, client_side, work });
+        self.streams.push(Stream { id, window, priority, client_side, work, passed: None });
         Ok(())
     }
 
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
     #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
     pub fn park(&mut self, request: Request, head: &[u8]) {
-        let Request { stream: id, window, priority, client_side, .. } = request;
-        self.streams.push(Stream { id, window, priority, client_side, work: Work::Parked { head: head.to_vec() } });
+        let Request { stream: id, window, priority, client_side, passed, .. } = request;
+        let work = Work::Parked { head: head.to_vec() };
+        self.streams.push(Stream { id, window, priority, client_side, work, passed });
+    }
+
+    /// Parks a request whose content the caller takes as it arrives, by [`Session::take_passed`].
+    pub fn pass_content(&mut self, request: Request, head: &[u8], out: &mut Vec<u8>) {
+        // RFC 9110 §10.1.1.
+        if request.awaits_continue {
+            self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", request.stream, false, out);
+        }
+        self.park(Request { passed: Some(Vec::new()), ..request }, head);
+    }
+
+    /// Takes up to `bytes_max` of the content of such a request, for which its window is opened again, and whether it
+    /// has ended with them. `None`: the caller gets no content of this stream.
+    pub fn take_passed(&mut self, stream: u32, bytes_max: usize, out: &mut Vec<u8>) -> Option<(Vec<u8>, bool)> {
+        let stream = self.streams.find_mut(stream)?;
+        let passed = stream.passed.as_mut()?;
+        let taken: Vec<u8> = match passed.len() <= bytes_max {
+            true => mem::take(passed),
+            false => passed.drain(..bytes_max).collect(),
+        };
+        let is_end = passed.is_empty() && stream.client_side == ClientSide::Ended;
+        if is_end {
+            stream.passed = None;
+        } else if let ClientSide::Open { window_bytes, .. } = &mut stream.client_side
+            && !taken.is_empty()
+        {
+            *window_bytes += taken.len() as u32;
+            frame::put_window_update(stream.id, taken.len() as u32, out);
+        }
+        Some((taken, is_end))
+    }
+
+    /// The source of the content of a response that is being sent.
+    pub fn body(&self, stream: u32) -> Option<&B> {
+        self.streams.iter().find(|open| open.id == stream).and_then(|stream| match &stream.work {
+            Work::Sending { body, .. } | Work::Stalled { body, .. } => Some(body),
+            _ => None,
+        })
+    }
+
+    /// Whether the client has reset the stream of a parked request.
+    pub fn is_abandoned(&self, stream: u32) -> bool {
+        self.streams.iter().any(|open| open.id == stream && matches!(open.work, Work::Abandoned))
+    }
+
+    /// Ends such a stream, whose work is over.
+    pub fn forget_abandoned(&mut self, stream: u32) {
+        if let Some(index) = self.streams.position(stream) {
+            self.streams.remove(index);
+        }
+    }
+
+    /// Whether streams wait for the client to take content, or for content that is not of `is_of_other`.
+    pub fn waits_for_client(&self, is_of_other: impl Fn(&B) -> bool) -> bool {
+        self.streams.iter().any(|stream| match &stream.work {
+            Work::Sending { .. } => true,
+            Work::Stalled { body, .. } => !is_of_other(body),
+            _ => false,
+        })
     }
 
     /// Takes back a parked request. `None`: the client has reset its stream.
@@ -416,12 +481,13 @@ impl<B> Session<B> {
             }
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
         }
-        Some(request_of(&self.streams.remove(index), None))
+        Some(request_of(self.streams.remove(index), None))
     }
 
-    /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
+    /// Asks the client to stop sending a request whose response was sent whole (RFC 9113 §8.1); returns whether there
+    /// is such a request.
     ///
-    /// Not immediately: clients that are still sending, such as curl 7.88, would discard the response.
+    /// This is delayed: clients that are still sending, such as curl 7.88, would discard the response.
     fn reset_discarded(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(index) = self.streams.first_discarded() else { return false };
         let id = self.streams.remove(index).id;
@@ -429,7 +495,7 @@ impl<B> Session<B> {
         true
     }
 
-    /// The stream of the request that has been arriving for longest, and how much of it has arrived, unless it is
+    /// The stream of the oldest request that is still arriving, and the number of received bytes, unless the request is
     /// discarded. A header block that has arrived in part is the last one.
     pub fn oldest_partial(&self) -> Option<(u32, Option<u64>)> {
         let of_stream = |stream: &Stream<B>| match &stream.work {
@@ -518,7 +584,7 @@ impl<B> Session<B> {
     }
 }
 
-fn request_of<B>(stream: &Stream<B>, error: Option<RequestError>) -> Request {
-    let &Stream { id, window, priority, client_side, .. } = stream;
-    Request { stream: id, window, priority, client_side, awaits_continue: false, error }
+fn request_of<B>(stream: Stream<B>, error: Option<RequestError>) -> Request {
+    let Stream { id, window, priority, client_side, passed, .. } = stream;
+    Request { stream: id, window, priority, client_side, awaits_continue: false, error, passed }
 }

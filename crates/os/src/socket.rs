@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// The type of a socket.
+/// A socket's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     /// `SOCK_STREAM`: TCP.
@@ -46,14 +46,16 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the
 /// processes that it is passed to. `WouldBlock` means that the backlog of the listener is full.
+///
+/// # Errors
+/// The bare error of socket(2) or connect(2).
 pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    let address = SocketAddrUnix::new(path)?;
     count(Syscall::Socket);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
-        .map_err(|errno| with_context("socket", "SOCK_STREAM", &errno.into()))?;
+    let socket = socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)?;
     count(Syscall::Connect);
-    connect(&socket, &address).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    connect(&socket, &address)?;
     Ok(socket)
 }
 
@@ -79,7 +81,7 @@ pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
         .map_err(|errno| with_context("setsockopt(SO_RCVBUF)", bytes, &errno.into()))
 }
 
-/// When a socket sets `SO_REUSEPORT`, which lets other sockets of this user bind to the same address.
+/// The moment when a socket sets `SO_REUSEPORT`, which lets other sockets of this user bind to the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReusePort {
     /// The first socket of an address, after it has the address: before, it would share the address with a foreign

@@ -1,4 +1,4 @@
-//! TCP listeners and the streams they accept, all non-blocking.
+//! TCP listeners, the streams they accept, and streams to other servers; all non-blocking.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -7,7 +7,7 @@ use crate::socket::{self, ReusePort, get_option, set_option, set_reuseport};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
-    acceptfrom_with, bind, ipproto, listen, socket_with, sockopt,
+    acceptfrom_with, bind, connect, ipproto, listen, socket_with, sockopt,
 };
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ pub static DEFER_ACCEPT: Feature = Feature::new(
 
 const DEFER_ACCEPT_ON: usize = 0;
 
-/// How long the kernel keeps a silent connection to itself: until then it takes the client's part of the handshake for
-/// lost, and then asks for it again.
+/// The time in seconds for which the kernel holds back a silent connection: until then it ignores the client's final
+/// ACK, and afterwards asks for it again.
 const DEFER_ACCEPT_S: libc::c_int = 1;
 
 /// Connections that may wait in a listener to be accepted; the kernel lowers it to `net.core.somaxconn`.
@@ -52,17 +52,14 @@ impl Listener {
     }
 
     fn bind_as(address: SocketAddr, reuseport: ReusePort) -> io::Result<Listener> {
-        count(Syscall::Socket);
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
-            .map_err(|errno| with_context("socket", address, &errno.into()))?;
+        let socket = socket_for(address)?;
         let option = |name: &str, result: Result<(), Errno>| {
             count(Syscall::Setsockopt);
             result.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
-            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose
-            // a port that another socket is bound to without listening yet.
+            // Connections in TIME-WAIT must not block the port. This excludes port 0, for which the kernel might then
+            // choose a port that another socket is bound to without listening yet.
             option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
         }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
@@ -78,7 +75,7 @@ impl Listener {
         count(Syscall::Listen);
         listen(&socket, BACKLOG).map_err(|errno| with_context("listen", address, &errno.into()))?;
         if reuseport == ReusePort::AfterBind {
-            // After `listen`, since two sockets that do not listen yet may be bound to the same port.
+            // This follows `listen`, since two sockets that do not listen yet may be bound to the same port.
             set_reuseport(&socket, address)?;
         }
         Ok(Listener(socket))
@@ -90,8 +87,8 @@ impl Listener {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
-    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. Of a socket that cannot
-    /// be asked: that it does.
+    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. If the socket cannot be
+    /// examined, it counts as listening.
     pub fn is_listening(&self) -> bool {
         count(Syscall::Getsockopt);
         sockopt::socket_acceptconn(&self.0).unwrap_or(true)
@@ -101,7 +98,7 @@ impl Listener {
     /// may have changed them.
     ///
     /// # Errors
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     pub fn restore_options(&self) -> io::Result<()> {
         count(Syscall::Setsockopt);
         sockopt::set_tcp_nodelay(&self.0, true)
@@ -120,8 +117,8 @@ impl Listener {
     /// (`TCP_DEFER_ACCEPT`, tcp(7)): for a protocol whose client sends first, so that the first read finds the request.
     /// Where the feature is off or missing, connections are returned immediately.
     ///
-    /// It applies to every process that has the socket. A connection that is still with the kernel when the socket is
-    /// shut down, or closed by the last process, is reset when the client sends.
+    /// The option applies to every process that has the socket. A connection that is still with the kernel when the
+    /// socket is shut down, or closed by the last process, is reset when the client sends.
     pub fn set_defer_accept(&self) {
         // A failure does no harm: connections are then returned immediately.
         let _ =
@@ -135,7 +132,7 @@ impl Listener {
         let _ = set_option(&self.0, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
     }
 
-    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
+    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address has the form of [`socket::canonical`].
     ///
     /// A connection that failed before it was accepted is skipped. The rest are local errors: no descriptor is left
     /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
@@ -170,6 +167,14 @@ impl Listener {
         count(Syscall::Accept4);
         acceptfrom_with(&self.0, CREATION_FLAGS)
     }
+}
+
+/// A socket of the family of `address`.
+fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
+    count(Syscall::Socket);
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
+        .map_err(|errno| with_context("socket", address, &errno.into()))
 }
 
 /// Sets the option on a socket that is not bound.
@@ -219,11 +224,38 @@ impl More {
     }
 }
 
-/// An accepted connection.
+/// A connection: accepted, or made.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
 
 impl Stream {
+    /// Begins a connection to `address`, with `TCP_NODELAY`. The stream is writable when the connection is made or has
+    /// failed, which [`Stream::connect_error`] tells.
+    ///
+    /// # Errors
+    /// The connection failed at once, or the sandbox does not allow it (`EACCES`, `EPERM`).
+    pub fn connect(address: SocketAddr) -> io::Result<Stream> {
+        let stream = Stream(socket_for(address)?);
+        count(Syscall::Setsockopt);
+        sockopt::set_tcp_nodelay(&stream.0, true)
+            .map_err(|errno| with_context("setsockopt(TCP_NODELAY)", address, &errno.into()))?;
+        count(Syscall::Connect);
+        match connect(&stream.0, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+            Err(errno) => Err(with_context("connect", address, &errno.into())),
+        }
+    }
+
+    /// Why the connection that [`Stream::connect`] began has failed (`SO_ERROR`, socket(7)); `Ok` if it has not, which
+    /// is also the case while it is being made. The error is reported once.
+    ///
+    /// # Errors
+    /// That of the connection.
+    pub fn connect_error(&self) -> io::Result<()> {
+        count(Syscall::Getsockopt);
+        Ok(sockopt::socket_error(&self.0)??)
+    }
+
     /// Receives up to the length of `into`; 0 if the peer has shut down its side.
     ///
     /// Fewer bytes than asked for prove the socket empty, so that no further call is needed (epoll(7)).
@@ -296,6 +328,13 @@ fn retry<T>(name: Syscall, mut call: impl FnMut() -> Result<T, Errno>) -> io::Re
     }
 }
 
+impl From<OwnedFd> for Stream {
+    /// Takes over a connected, non-blocking stream socket; one of a UNIX socket too.
+    fn from(descriptor: OwnedFd) -> Stream {
+        Stream(descriptor)
+    }
+}
+
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -342,6 +381,43 @@ mod tests {
         let client = TcpStream::connect(address).expect("connected");
         let (_, peer) = listener.accept().expect("no error").expect("a connection");
         assert_eq!(peer, client.local_addr().expect("bound"));
+    }
+
+    /// Waits until `stream` is connected, or has failed.
+    fn connected(stream: &Stream) -> io::Result<()> {
+        PollSet::for_writing([stream.as_fd()]).wait(Some(Duration::from_secs(20))).expect("no error");
+        stream.connect_error()
+    }
+
+    #[test]
+    fn made_connection_carries_data_without_delay() {
+        let (listener, address) = listener();
+        let client = Stream::connect(address).expect("begun");
+        connected(&client).expect("connected");
+        assert_eq!(sockopt::tcp_nodelay(&client.0), Ok(true));
+        assert_eq!(client.receive(&mut [0; 1]).expect_err("non-blocking").kind(), io::ErrorKind::WouldBlock);
+        let (server, _) = listener.accept().expect("no error").expect("a connection");
+        assert_eq!(server.send(b"a", More::No).expect("sent"), 1);
+        PollSet::new([client.as_fd()]).wait(Some(Duration::from_secs(20))).expect("no error");
+        assert_eq!(client.receive(&mut [0; 2]).expect("received"), 1);
+    }
+
+    #[test]
+    fn refused_connection_is_reported_when_it_is_made() {
+        let (listener, address) = listener();
+        drop(listener);
+        let refused = Stream::connect(address).and_then(|stream| connected(&stream)).expect_err("nobody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{refused}");
+    }
+
+    #[test]
+    fn stream_of_a_unix_socket_is_taken_over() {
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let stream = Stream::from(OwnedFd::from(theirs));
+        assert_eq!(stream.send(b"ab", More::Yes).expect("sent"), 2);
+        let mut received = [0; 2];
+        io::Read::read_exact(&mut ours, &mut received).expect("received");
+        assert_eq!(&received, b"ab");
     }
 
     #[test]

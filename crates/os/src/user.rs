@@ -24,12 +24,12 @@ pub struct User {
 }
 
 impl User {
-    /// Looks up `user` with all its groups, or with `group` alone. Both are names or IDs.
+    /// Looks up `user` with all its groups, or with `group` alone. Both arguments are names or IDs.
     ///
     /// An ID without an entry in the user database is valid together with a group.
     ///
     /// # Errors
-    /// The user or group does not exist, the user is root, or the database cannot be read.
+    /// Returns an error if the user or group does not exist, the user is root, or the database cannot be read.
     pub fn lookup(user: &str, group: Option<&str>) -> io::Result<User> {
         let uid = user.parse().ok();
         let entry = match uid {
@@ -46,14 +46,14 @@ impl User {
                 } else {
                     String::new()
                 };
-                return Err(invalid(format!("unknown user {user:?}; {create}name another user")));
+                return Err(invalid(format!("unknown user {user:?}; {create}specify another user")));
             }
         };
         let (gid, gids) = match (gid, entry) {
             (Some(gid), _) => (gid, vec![gid]),
             (None, Some(entry)) => (entry.gid, accounts::group_ids_of(&entry)?),
             (None, None) => {
-                let remedy = "add group = \"NAME\", or name another user";
+                let remedy = "add group = \"NAME\", or specify another user";
                 return Err(invalid(format!("no user has the ID {uid}; {remedy}")));
             }
         };
@@ -62,7 +62,7 @@ impl User {
             return Err(invalid(format!("{} is not a valid user or group ID; set another one", u32::MAX)));
         }
         if uid == 0 {
-            return Err(invalid("`user` must not be root; name another user".to_owned()));
+            return Err(invalid("`user` must not be root; specify another user".to_owned()));
         }
         Ok(User { uid, gid, gids, name })
     }
@@ -72,10 +72,10 @@ impl User {
     /// A process that runs as this user already keeps its supplementary groups, which it may not change.
     ///
     /// # Errors
-    /// The process may run as another user and must end.
+    /// Returns an error after which the process must exit, since it may run as another user.
     ///
     /// # Panics
-    /// If another thread runs.
+    /// Panics if another thread runs.
     pub fn switch(&self) -> io::Result<()> {
         assert_eq!(thread_count()?, 1, "the user is switched before any other thread runs");
         if !self.is_current()? {
@@ -98,6 +98,33 @@ impl User {
         )))
     }
 
+    /// Makes `call` with the rights of this user to files, and with no other ones (setfsuid(2)), on a thread of root:
+    /// which file a path leads to, and whether it may be used, is decided as for a process of this user. The thread can
+    /// be neither signalled nor read by the user meanwhile. The kernel makes no core dumps of the process from then on
+    /// (`PR_SET_DUMPABLE`, prctl(2)).
+    ///
+    /// # Errors
+    /// The thread may not change its groups; the call was not made.
+    ///
+    /// # Panics
+    /// The kernel does not give the thread its own rights back.
+    pub fn with_file_rights<T>(&self, call: impl FnOnce() -> T) -> io::Result<T> {
+        let own_groups = rustix::process::getgroups()?;
+        let groups: Vec<rustix::process::Gid> = self.gids.iter().copied().map(rustix::process::Gid::from_raw).collect();
+        rustix::thread::set_thread_groups(&groups)?;
+        let own = (unistd::geteuid(), unistd::getegid());
+        // These calls have no error: each returns the previous ID.
+        unistd::setfsgid(Gid::from_raw(self.gid));
+        unistd::setfsuid(Uid::from_raw(self.uid));
+        let has_rights = unistd::setfsuid(Uid::from_raw(u32::MAX)).as_raw() == self.uid;
+        let result = has_rights.then(call);
+        unistd::setfsuid(own.0);
+        unistd::setfsgid(own.1);
+        rustix::thread::set_thread_groups(&own_groups).expect("they were set before");
+        assert_eq!(unistd::setfsuid(Uid::from_raw(u32::MAX)), own.0, "the rights of this thread are as before");
+        result.ok_or_else(|| io::Error::from(io::ErrorKind::PermissionDenied))
+    }
+
     /// Groups first, since only root may change them; the user ID last.
     fn set_ids(&self) -> io::Result<()> {
         let groups: Vec<Gid> = self.gids.iter().map(|&gid| Gid::from_raw(gid)).collect();
@@ -107,7 +134,7 @@ impl User {
         unistd::setresuid(uid, uid, uid).map_err(|errno| with_context("setresuid", uid, &errno.into()))
     }
 
-    /// Whether the real, effective and saved user and group IDs are all those of this user.
+    /// Whether the real, effective and saved user and group IDs all belong to this user.
     fn is_current(&self) -> io::Result<bool> {
         let (user, group) = (unistd::getresuid()?, unistd::getresgid()?);
         let is_user = [user.real, user.effective, user.saved] == [Uid::from_raw(self.uid); 3];
@@ -145,7 +172,7 @@ fn group_id(group: &str) -> io::Result<u32> {
     accounts::group_id(group)?.ok_or_else(|| {
         let create =
             if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
-        invalid(format!("unknown group {group:?}; {create}name another group"))
+        invalid(format!("unknown group {group:?}; {create}specify another group"))
     })
 }
 
@@ -203,18 +230,18 @@ mod tests {
         check(
             "no-such-user",
             None,
-            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or name another user",
+            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or specify another user",
         );
         check(
             "nobody",
             Some("no-such-group"),
-            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or name another group",
+            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or specify another group",
         );
-        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or name another user");
+        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or specify another user");
         check("4294967295", Some("1"), "4294967295 is not a valid user or group ID; set another one");
-        check("root", None, "`user` must not be root; name another user");
-        check("0", Some("1"), "`user` must not be root; name another user");
-        check("a\0b", None, "unknown user \"a\\0b\"; name another user");
+        check("root", None, "`user` must not be root; specify another user");
+        check("0", Some("1"), "`user` must not be root; specify another user");
+        check("a\0b", None, "unknown user \"a\\0b\"; specify another user");
     }
 
     #[test]

@@ -17,12 +17,12 @@ pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnos
 
 fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let files = &site.options.files;
-    // Without a name of an index, the operator has chosen to have none.
+    // If no index names are configured, the operator has chosen to have no index.
     let needs_no_index = files.index.is_empty() || files.listing || files.fallback.is_some();
     if needs_no_index || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
         return None;
     }
-    let message = format!("the site `{}` has no {}", site.document_root.display(), files.index.join(" or "));
+    let message = format!("the site `{}` has no {}", site.root_text(), files.index.join(" or "));
     let problem = Problem::new(message, "create it, or requests for / get status 404");
     Some(Diagnostic::warning(site.location.clone(), problem))
 }
@@ -30,15 +30,15 @@ fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
 /// The error of a `site` that `user`, as which this process runs, cannot read in its document root.
 pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>) -> Option<Diagnostic> {
     index_error(site, directory).filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-    let shown = site.document_root.display();
+    let shown = site.root_text();
     let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
     let message = format!("{user} cannot read the site `{shown}`");
-    // Without links: a link may lead to another release again.
+    // Links are resolved: a link may lead to another release again.
     let remedy = format!("allow it, for example with chmod -R o+rX {}", directory.real_path().display());
     Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
 }
 
-/// Why the first index file that exists cannot be opened, or that there is none.
+/// The error of opening the first index file that exists, or the error that none exists.
 fn index_error(site: &Site, directory: &Directory) -> Option<io::Error> {
     let indexes = site.options.files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;

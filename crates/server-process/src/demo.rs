@@ -79,7 +79,7 @@ fn serve(limits: &Limits, listeners: &Listeners) -> io::Result<()> {
         print(&format!("{announcement}\n{}", greeting(bound[0], bound[1], bound[2])));
         let stopped = wait_for_stop(server, &signals);
         server.drain(DrainMode::Stopping);
-        // From now on clients are refused instead of waiting for an answer.
+        // From now on, clients are refused instead of waiting for an answer.
         stopped.and(listeners.shut_down_except(&Listeners::default()))
     })?
 }

@@ -1,6 +1,7 @@
 //! The data that a connection and its protocol share with the worker and with each other: buffers, input, and the
 //! result of a step.
 
+use crate::backends::Backends;
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::files::file_reads::FileReads;
 use crate::files::local_files::LocalFiles;
@@ -12,6 +13,7 @@ use crate::log::query_log::ThreadQueryLog;
 use crate::logins::authenticator::Authenticator;
 use crate::metrics::ThreadMetrics;
 use crate::net::body_source::BodySource;
+use crate::net::call::CallHandle;
 use crate::net::file_chunk::SendContext;
 use crate::net::transport::Transport;
 use crate::options::Options;
@@ -60,6 +62,14 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// The room for what is received in one step.
+    pub(crate) fn received_room(&mut self) -> &mut [u8] {
+        let length = self.limits.received_bytes_max.min(self.input.len());
+        &mut self.input[..length]
+    }
+}
+
 /// The records kept of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inspection {
@@ -76,6 +86,8 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) snapshot: &'w Snapshot,
     pub(crate) files: &'w mut LocalFiles<'s>,
     pub(crate) reads: &'s FileReads,
+    /// Connections to backends; `None` if no site has a route.
+    pub(crate) backends: Option<&'w mut Backends>,
     pub(crate) authenticator: &'s Arc<Authenticator>,
     pub(crate) options: &'w Options,
     pub(crate) clock: &'w Clock,
@@ -181,8 +193,10 @@ pub(crate) enum Step<'s> {
     Last(CloseMode, Option<BodySource<'s>>),
     /// The rest of a request that is answered already was skipped.
     Skipped,
-    /// The request, still in the input, waits for an event.
+    /// The request waits for an event. It is still in the input, unless its body is being received.
     WaitForEvent,
+    /// The head of a response was written, after which the call carries both directions.
+    Tunnel(CallHandle),
     /// The input, of which nothing was taken, begins with the preface of HTTP/2.
     Http2,
     /// The input is not of this protocol: the connection closes without an answer.

@@ -1,7 +1,10 @@
 //! From a request to its response, whatever the version of HTTP.
 
 pub(crate) mod exchange;
+mod backend_exchange;
 pub(crate) mod link_target;
+pub(crate) mod asked;
 pub(crate) mod site_rules;
+pub(crate) mod script;
 pub(crate) mod dns_over_https;
 pub(crate) mod file_hit;

@@ -39,11 +39,13 @@ counters! {
     HttpOverRate = "http_over_rate": "HTTP requests beyond the rate limit of a client: answered with 429, or only \
                                       counted.";
     HttpRequests = "http_requests": "HTTP requests answered.";
+    BackendRequests = "backend_requests": "HTTP requests passed on to a backend.";
+    BackendErrors = "backend_errors": "Those to which it gave no response: answered with 502, 503 or 504.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
     HttpSlowRequests = "http_slow_requests": "Requests below http_receive_rate_min, answered with 408 and closed.";
     HttpSlowResponses = "http_slow_responses": "HTTP connections reset because a response was below http_send_rate_min.";
-    HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
+    HttpAborted = "http_aborted": "HTTP responses aborted because their file changed, or their backend failed.";
     BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers exceeded their budget.";
     BuffersRefused = "buffers_refused": "Connections closed because their request needed too much memory at such a \
                                          time.";

@@ -1,7 +1,10 @@
 //! Bytes from and to clients.
 
 pub(crate) mod send_queue;
+pub(crate) mod body_sink;
 pub(crate) mod body_source;
+pub(crate) mod backend_content;
+pub(crate) mod call;
 pub(crate) mod file_chunk;
 pub(crate) mod transport;
 pub(crate) mod proxy_protocol;

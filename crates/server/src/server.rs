@@ -1,5 +1,6 @@
 //! The threads of a server, and its interface.
 
+use crate::backend_problems::BackendProblem;
 use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::files::file_reads::FileReads;
 use crate::files::jobs::Inbox;
@@ -314,6 +315,21 @@ impl Server {
     fn begin_drain(&self, mode: DrainMode) {
         self.shared.lifecycle.begin_drain(mode);
         self.wake_all();
+    }
+
+    /// Takes the problems of backends since the last call, for the log.
+    pub fn take_backend_problems(&self) -> Vec<BackendProblem> {
+        self.shared.backend_problems.take()
+    }
+
+    /// Wakes a worker, for which there is a connection to an application ([`crate::UnixConnector`]).
+    pub fn wake_worker(&self, index: usize) {
+        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let inboxes = wakers.iter().filter_map(|waker| match waker {
+            ThreadWaker::Worker(inbox) => Some(inbox),
+            ThreadWaker::Datagrams(_) => None,
+        });
+        inboxes.skip(index).take(1).for_each(|inbox| inbox.wake());
     }
 
     fn wake_all(&self) {

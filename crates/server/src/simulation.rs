@@ -30,6 +30,8 @@ pub struct Simulation<'s> {
     connections: Connections<'s>,
     inbox: Arc<Inbox>,
     clients: Vec<Client>,
+    /// What the next iteration reports of connections to backends.
+    backend_readiness: Vec<Readiness>,
     /// Reads of file content do not end, as if a disk did not answer.
     is_disk_stalled: bool,
 }
@@ -57,7 +59,14 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
     let clock = crate::clock::Clock::manual(START_UNIX_S);
     let connections = Connections::new(&shared, 0, metrics, clock);
     HAS_EMPTY_PAGE_CACHE.set(false);
-    act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new(), is_disk_stalled: false })
+    act(&mut Simulation {
+        shared: &shared,
+        connections,
+        inbox,
+        clients: Vec::new(),
+        backend_readiness: Vec::new(),
+        is_disk_stalled: false,
+    })
 }
 
 impl Simulation<'_> {
@@ -162,6 +171,63 @@ impl Simulation<'_> {
         self.clients[client].key.is_some_and(|key| self.connections.get_mut(key).is_some())
     }
 
+    /// Makes connections to backends in memory, and not by the network.
+    pub fn use_memory_backends(&mut self) {
+        self.connections.memory_backend();
+    }
+
+    /// Connections to backends are refused, or not.
+    pub fn refuse_backends(&mut self, refuses: bool) {
+        self.connections.memory_backend().refuses = refuses;
+    }
+
+    /// Connections to backends that were made.
+    pub fn backend_count(&mut self) -> usize {
+        self.connections.memory_backend().streams.len()
+    }
+
+    /// Takes what a backend has received on a connection.
+    pub fn take_of_backend(&mut self, connection: usize) -> Vec<u8> {
+        self.connections.memory_backend().streams[connection].0.take_sent()
+    }
+
+    /// Bytes that a backend has sent, and the server not received.
+    pub fn unreceived_of_backend(&mut self, connection: usize) -> usize {
+        self.connections.memory_backend().streams[connection].0.unreceived_bytes()
+    }
+
+    /// A backend sends `bytes`.
+    pub fn send_by_backend(&mut self, connection: usize, bytes: &[u8]) {
+        self.connections.memory_backend().streams[connection].0.arrive(bytes);
+        self.note_backend(connection, Readiness { readable: true, ..NOT_READY });
+    }
+
+    /// A backend closes its side.
+    pub fn close_by_backend(&mut self, connection: usize) {
+        self.connections.memory_backend().streams[connection].0.close_client_side();
+        self.note_backend(connection, Readiness { readable: true, writable: false, read_closed: true });
+    }
+
+    /// A connection to a backend breaks.
+    pub fn break_off_backend(&mut self, connection: usize) {
+        self.connections.memory_backend().streams[connection].0.break_off();
+        self.note_backend(connection, Readiness { readable: true, writable: true, read_closed: true });
+    }
+
+    /// A backend takes only so many bytes from now on.
+    pub fn set_backend_window(&mut self, connection: usize, bytes: usize) {
+        self.connections.memory_backend().streams[connection].0.set_window(bytes);
+        self.note_backend(connection, Readiness { writable: true, ..NOT_READY });
+    }
+
+    fn note_backend(&mut self, connection: usize, readiness: Readiness) {
+        self.backend_readiness.resize(self.backend_readiness.len().max(connection + 1), NOT_READY);
+        let noted = &mut self.backend_readiness[connection];
+        noted.readable |= readiness.readable;
+        noted.writable |= readiness.writable;
+        noted.read_closed |= readiness.read_closed;
+    }
+
     /// Bytes that all connections hold.
     pub fn held_bytes(&self) -> usize {
         self.shared.buffers.held_bytes()
@@ -177,11 +243,19 @@ impl Simulation<'_> {
                 self.connections.advance(key, Some(readiness));
             }
         }
+        for (index, readiness) in std::mem::take(&mut self.backend_readiness).into_iter().enumerate() {
+            if readiness != NOT_READY {
+                let (_, key) = self.connections.memory_backend().streams[index];
+                self.connections.advance_backend(key, readiness);
+            }
+        }
         for event in self.inbox.take() {
             self.connections.note_event(event);
         }
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         self.connections.expire();
+        self.connections.exchange_with_backends();
+        self.connections.register_backends(|_, _| Ok(()));
         self.connections.end_iteration();
     }
 
@@ -259,3 +333,5 @@ mod clients_tests;
 mod statistics_tests;
 #[cfg(test)]
 mod transfer_tests;
+#[cfg(test)]
+mod backend_tests;

@@ -44,6 +44,12 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
         Slab { slots: Vec::new(), free: Vec::new() }

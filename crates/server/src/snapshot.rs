@@ -12,6 +12,7 @@ use crate::site::challenges::Challenges;
 use crate::site::mail_policies::MailPolicies;
 use crate::site::sites::Sites;
 use crate::statistics::Slots;
+use crate::unix_connector::UnixConnector;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub notify: Option<Arc<NotifyPolicy>>,
     /// Which keys may change which zone by dynamic update; `None` if no zone may be changed.
     pub updates: Option<Arc<UpdatePolicy>>,
+    /// Where connections to the UNIX sockets of applications come from; `None` without a supervisor, such as in tests.
+    pub unix_connector: Option<Arc<UnixConnector>>,
     /// The challenges, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// Policies for mail servers; `None` if no domain has one.
@@ -74,6 +77,7 @@ impl Snapshot {
             transfers: Arc::default(),
             notify: None,
             updates: None,
+            unix_connector: None,
             challenges: None,
             mail_policies: None,
             access_log: None,

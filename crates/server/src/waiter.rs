@@ -21,6 +21,8 @@ pub(crate) enum Event {
     PasswordChecked,
     /// A piece of a file was read.
     Read,
+    /// A backend has responded, has more of its response, or takes more of the request.
+    Backend,
     /// An update was carried out or refused, and has its reply.
     UpdateAnswered,
 }

@@ -17,8 +17,8 @@ pub struct Route {
     pub name: String,
     /// The paths.
     pub pattern: Pattern,
-    /// Bytes of the pattern without its `*` and placeholders: of the routes that match a path, the one with the most
-    /// answers, and of those with equally many the one with the most conditions, then the first.
+    /// [`Pattern::literal_bytes`]: of the routes that match a path, the one with the most answers, and of those with
+    /// equally many the one with the most conditions, then the first.
     pub literal_bytes: usize,
     /// The other properties of its requests.
     pub conditions: RouteConditions,
@@ -77,7 +77,7 @@ pub struct BackendRoute {
 pub struct Backend {
     /// Its servers, at least one.
     pub servers: Vec<BackendServer>,
-    /// What they speak.
+    /// The protocol of all of them.
     pub protocol: BackendProtocol,
     /// Time for a connection to be made.
     pub connect_timeout: Duration,
@@ -117,7 +117,8 @@ pub enum BackendProtocol {
 /// How a FastCGI application finds its scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastCgiOptions {
-    /// The document root that the application gets, absolute and without symbolic links.
+    /// The document root that the application gets, absolute and without symbolic links. Empty in a configuration: it
+    /// is known when the site is loaded.
     pub root: PathBuf,
     /// The script that answers for paths without a script, relative to `root`: `index.php`. `None`: they get 404.
     pub front_controller: Option<String>,
@@ -131,6 +132,16 @@ pub trait RouteRequest {
     fn field(&self, name: &str) -> Option<&[u8]>;
     /// The value of a cookie (RFC 6265 §5.4).
     fn cookie(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl Route {
+    /// Whether `later`, a route after this one, never answers: this one has the same paths, as many conditions, and
+    /// they hold whenever those of `later` do.
+    pub fn hides(&self, later: &Route) -> bool {
+        self.pattern == later.pattern
+            && self.conditions.count() == later.conditions.count()
+            && self.conditions.follow_from(&later.conditions)
+    }
 }
 
 impl Routes {
@@ -157,9 +168,37 @@ impl Routes {
     }
 }
 
+impl Route {
+    /// The path that all paths of the route begin with, without a slash at its end; empty for the root.
+    pub fn fixed_prefix(&self) -> &str {
+        let end = self.name.find(['*', ':']).unwrap_or(self.name.len());
+        let fixed = &self.name[..end];
+        fixed.rfind('/').filter(|_| end < self.name.len()).map_or(fixed.trim_end_matches('/'), |slash| &fixed[..slash])
+    }
+}
+
+impl std::fmt::Display for BackendAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BackendAddress::Tcp(address) => address.fmt(f),
+            BackendAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 impl RouteConditions {
     fn count(&self) -> usize {
         usize::from(!self.methods.is_empty()) + self.fields.len() + self.cookies.len()
+    }
+
+    fn follow_from(&self, others: &RouteConditions) -> bool {
+        let has_method = |method: &String| self.methods.is_empty() || self.methods.contains(method);
+        let follows = |(name, value): &(String, Option<String>), others: &[(String, Option<String>)]| {
+            others.iter().any(|(other, its)| other == name && (value.is_none() || its == value))
+        };
+        (self.methods.is_empty() || !others.methods.is_empty() && others.methods.iter().all(has_method))
+            && self.fields.iter().all(|field| follows(field, &others.fields))
+            && self.cookies.iter().all(|cookie| follows(cookie, &others.cookies))
     }
 
     fn hold_for(&self, request: &impl RouteRequest) -> bool {
@@ -196,10 +235,11 @@ mod tests {
     }
 
     fn route(name: &str, conditions: RouteConditions) -> Route {
+        let pattern = Pattern::parse(name, &[]).expect("a pattern");
         Route {
             name: name.to_owned(),
-            pattern: Pattern::parse(name, &[]).expect("a pattern"),
-            literal_bytes: name.replace('*', "").len(),
+            literal_bytes: pattern.literal_bytes(),
+            pattern,
             conditions,
             files_first: false,
             action: RouteAction::Respond { status: 204, text: String::new() },
@@ -228,10 +268,50 @@ mod tests {
             assert_eq!(found, expected, "{path} {method} {cookie:?}");
         };
         check("api/v1/x", "GET", Some("2"), Some(0));
-        check("api/v1/x", "GET", Some("1"), Some(2));
-        check("api/v1/x", "POST", None, Some(1));
-        check("api", "GET", None, Some(2));
+        check("api/v1/x", "GET", Some("1"), Some(3));
+        check("api/v1/x", "POST", None, Some(2));
+        check("api", "GET", None, Some(3));
         check("apis", "GET", None, Some(4));
-        check("a/b.php", "GET", None, Some(3));
+        check("a/b.php", "GET", None, Some(1));
+    }
+
+    #[test]
+    fn exact_path_is_longer_than_all_below_it() {
+        let check = |text: &str, expected: usize| {
+            assert_eq!(Pattern::parse(text, &[]).expect("a pattern").literal_bytes(), expected, "{text}");
+        };
+        check("/*", 0);
+        check("/", 1);
+        check("/api/*", 4);
+        check("/api", 5);
+        check("/api*", 4);
+        check("/*.php", 5);
+        check("/users/:id/*", 7);
+        check("/users/:id.json/x", 15);
+        check("/a/*/b/:c", 6);
+        check("/%61", 3);
+    }
+
+    #[test]
+    fn route_that_never_answers_is_found() {
+        let with = |methods: &[&str], fields: &[(&str, Option<&str>)]| RouteConditions {
+            methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+            fields: fields.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned))).collect(),
+            cookies: Vec::new(),
+        };
+        let check = |first: (&str, RouteConditions), later: (&str, RouteConditions), expected: bool| {
+            let [first, later] = [first, later].map(|(name, conditions)| route(name, conditions));
+            assert_eq!(first.hides(&later), expected, "{first:?} {later:?}");
+        };
+        check(("/a/*", with(&[], &[])), ("/a/*", with(&[], &[])), true);
+        check(("/a/*", with(&[], &[])), ("/a", with(&[], &[])), false);
+        // It has more conditions, and is tried first.
+        check(("/a", with(&[], &[])), ("/a", with(&["GET"], &[])), false);
+        check(("/a", with(&["GET", "PUT"], &[])), ("/a", with(&["PUT"], &[])), true);
+        check(("/a", with(&["GET"], &[])), ("/a", with(&["GET", "PUT"], &[])), false);
+        check(("/a", with(&["GET"], &[])), ("/a", with(&[], &[("x", None)])), false);
+        check(("/a", with(&[], &[("x", None)])), ("/a", with(&[], &[("x", Some("1"))])), true);
+        check(("/a", with(&[], &[("x", Some("1"))])), ("/a", with(&[], &[("x", None)])), false);
+        check(("/a", with(&[], &[("x", Some("1"))])), ("/a", with(&[], &[("y", Some("1"))])), false);
     }
 }

@@ -2,13 +2,17 @@
 
 use crate::child::{Child, Role};
 use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
+use crate::unix_backends::UnixBackends;
+use sanderling_config::Config;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, ProcessInfo, Text, is_closed};
 use sanderling_os::clock::from_unix_seconds;
+use sanderling_os::error::errno;
 use sanderling_os::process::ProcessHandle;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A server process.
@@ -24,6 +28,8 @@ pub(super) struct ServerProcess {
     pub(super) phase_since: Instant,
     /// When the process became ready; before that, when it was started.
     pub(super) ready_at: SystemTime,
+    /// The sockets of applications to which it may be connected.
+    pub(super) backends: UnixBackends,
 }
 
 impl Role for ServerProcess {
@@ -33,19 +39,24 @@ impl Role for ServerProcess {
 }
 
 impl ServerProcess {
-    /// One that is about to be started.
-    pub(super) fn new(generation: u64) -> ServerProcess {
+    /// One that is about to be started with `config`.
+    pub(super) fn new(generation: u64, config: &Config) -> ServerProcess {
         let (phase, phase_since, ready_at) = (Phase::Starting, Instant::now(), SystemTime::now());
-        ServerProcess { generation, phase, phase_since, ready_at }
+        ServerProcess { generation, phase, phase_since, ready_at, backends: UnixBackends::new(config) }
     }
 }
 
 impl Process {
-    /// A process that another supervisor has started.
-    pub(super) fn adopted(info: ProcessInfo, handle: ProcessHandle, connection: Connection) -> Process {
+    /// A process that another supervisor has started, which is taken to run with `config`.
+    pub(super) fn adopted(
+        info: ProcessInfo,
+        handle: ProcessHandle,
+        connection: Connection,
+        config: &Config,
+    ) -> Process {
         let phase = if info.is_serving { Phase::Serving } else { Phase::Draining };
         let ready_at = from_unix_seconds(info.ready_at_unix_s);
-        Child::new(handle, connection, ServerProcess { phase, ready_at, ..ServerProcess::new(info.generation) })
+        Child::new(handle, connection, ServerProcess { phase, ready_at, ..ServerProcess::new(info.generation, config) })
     }
 
     fn info(&self) -> ProcessInfo {
@@ -70,9 +81,9 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood,
-    /// such as one of another version, is aborted unless it drains; the event is then the reason, for the client that
-    /// has requested its start.
+    /// The next event of the process with its descriptors; `None` if none has arrived. A process whose messages are not
+    /// understood, for example another version, is aborted unless it drains. The event is then the reason, for the
+    /// client that has requested the start.
     pub(super) fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         let problem = match self.receive() {
             Ok(event) => return event,
@@ -80,7 +91,7 @@ impl Process {
         };
         self.end_hearing();
         let (message, aborts) = match self.phase() {
-            Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
+            Phase::Draining => (format!("{self}: {problem}; it finishes the requests in progress"), false),
             Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
         };
         log_error(&message);
@@ -94,6 +105,19 @@ impl Process {
     pub(super) fn send(&mut self, command: Command, descriptors: IncomingFds) {
         let sent = self.try_send(command, descriptors);
         self.abort_after(sent);
+    }
+
+    /// Connects it to the socket of an application, and answers its request.
+    pub(super) fn connect_backend(&mut self, request: u32, path: &Path) {
+        // An honest process asks for fewer at a time.
+        if self.connection.is_full() {
+            return self.end_for("it wants connections to applications, and does not take them");
+        }
+        let (errno, descriptors) = match self.role.backends.connect(path, Instant::now()) {
+            Ok(connection) => (None, vec![(FdKind::Backend, connection)]),
+            Err(error) => (Some(errno(&error)), Vec::new()),
+        };
+        self.send(Command::BackendConnected { request, errno }, descriptors);
     }
 
     /// Sends the messages for which the process had no room.
@@ -111,13 +135,12 @@ impl Process {
         self.terminate(Termination::abort);
     }
 
-    /// Sends the messages for which the process had no room, and waits until it has room; an error if it has none at
-    /// `deadline`.
+    /// Sends the queued messages, and waits until the process can receive them; fails if it cannot at `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Changes the phase, and does what that requires; whether it has changed.
+    /// Changes the phase, and takes the required action; returns whether the phase has changed.
     pub(super) fn apply(&mut self, input: PhaseInput) -> bool {
         let Some((phase, action)) = self.phase().next(input) else { return false };
         if phase != self.phase() {
@@ -135,7 +158,7 @@ impl Process {
         true
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if
+    /// The deadline for requests in progress, `limit` after the process began to drain; `None` without a limit, or if
     /// it does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase() == Phase::Draining && !self.termination.is_killed();
@@ -146,20 +169,23 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::ConfigSource;
+    use sanderling_ipc::{Message, Received};
     use sanderling_os::poll_set::PollSet;
     use sanderling_os::process::ExitStatus;
     use sanderling_os::seqpacket::SeqpacketSocket;
     use sanderling_os::signals::{SIGABRT, SIGKILL};
-    use std::path::Path;
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     /// A process in this phase, and the other end of its connection.
     fn process_in(phase: Phase) -> (Process, SeqpacketSocket) {
         let (program, arguments) = (Path::new("/bin/tail"), ["-f".into(), "/dev/null".into()]);
-        // Without blocked signals, which this program would unblock.
+        // The child starts without blocked signals, since this program does not unblock them.
         let handle = sanderling_os::process::spawn(program, "tail", &arguments, &[]);
         let (own, other) = SeqpacketSocket::pair().expect("a pair");
         let connection = Connection::from_fd(own.into()).expect("a connection");
-        let role = ServerProcess { phase, ..ServerProcess::new(1) };
+        let role = ServerProcess { phase, ..ServerProcess::new(1, &Config::default()) };
         (Child::new(handle.expect("started"), connection, role), other)
     }
 
@@ -181,6 +207,46 @@ mod tests {
             process.send(Command::Drain, Vec::new());
         }
         assert_eq!(process.flush_until(Instant::now()).expect_err("no room").kind(), io::ErrorKind::TimedOut);
+        process.kill();
+    }
+
+    #[test]
+    fn process_gets_the_connections_that_it_wants_until_it_takes_them_no_more() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("app.sock");
+        let text = format!("[domain.\"a.test\".route.\"/\"]\nproxy = \"unix:{}\"\n", path.display());
+        let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("a configuration");
+        let (mut process, other) = process_in(Phase::Serving);
+        process.role.backends = UnixBackends::new(&Config { user_and_group: None, ..config });
+        let mut other = Connection::from_fd(other.into_fd()).expect("a connection");
+        let mut answer = |process: &mut Process, request, path: &Path| {
+            process.connect_backend(request, path);
+            match other.recv().expect("received") {
+                Received::Message(Message::Command(Command::BackendConnected { request, errno }), descriptors) => {
+                    (request, errno, descriptors)
+                }
+                received => panic!("{received:?}"),
+            }
+        };
+        assert!(matches!(answer(&mut process, 1, &path), (1, Some(_), _)), "there is no socket");
+        assert!(matches!(answer(&mut process, 2, Path::new("/run/other.sock")), (2, Some(13), _)));
+        let listener = UnixListener::bind(&path).expect("bound");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("set");
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+        let (_, errno, descriptors) = answer(&mut process, 3, &path);
+        let [(FdKind::Backend, connection)] = &descriptors[..] else { panic!("{errno:?} {descriptors:?}") };
+        let mut client = UnixStream::from(connection.try_clone().expect("a copy"));
+        client.write_all(b"hi").expect("sent");
+        let mut received = [0; 2];
+        listener.accept().expect("connected").0.read_exact(&mut received).expect("received");
+        assert_eq!((&received, process.termination), (b"hi", Termination::None));
+        for request in 4..1_000_000 {
+            process.connect_backend(request, Path::new("/run/other.sock"));
+            if process.termination != Termination::None {
+                break;
+            }
+        }
+        assert_ne!(process.termination, Termination::None, "it does not take the answers");
         process.kill();
     }
 

@@ -1,4 +1,4 @@
-//! Each rule on small trees: what it reports, and what it accepts.
+//! Each rule on small trees, with accepted and reported text.
 
 use super::{RULES, Tree};
 
@@ -162,7 +162,7 @@ fn dead_links_are_reported() {
     let files = [
         ("README.md", text),
         ("docs/a.md", "[up](../README.md) [gone](x/../b.md)\n"),
-        ("a.rs", "//! See docs/a.md.\n// Why (docs/b.md).\nconst A: &str = \"docs/c.md\";\n"),
+        ("a.rs", "//! See docs/a.md.\n// The reason why (docs/b.md).\nconst A: &str = \"docs/c.md\";\n"),
     ];
     let expected = [
         "README.md:2: `docs/gone.md` does not exist",

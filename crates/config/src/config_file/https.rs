@@ -20,9 +20,9 @@ const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
 #[derive(Clone, Copy)]
 pub(super) enum CertificateChoice<'n, 't> {
     None,
-    /// The server requests it.
+    /// The server requests the certificate.
     Automatic,
-    /// Files of the operator.
+    /// The operator supplies the files.
     Files(Entry<'n, 't>),
 }
 
@@ -58,7 +58,7 @@ impl ConfigBuilder<'_, '_> {
             }
             (Some(entry), None) => self.read_max_age(entry, MAX_AGE_S_MAX)?,
             (None, Some(_)) => self.reader.count(&keys, "max_age_s")?,
-            // Probably misspelt.
+            // The key is probably misspelt.
             (None, None) if keys.has_unknown => return None,
             (None, None) => {
                 self.error(section.offset, "`hsts` has no `max_age`", format!("write {}", section.example));
@@ -75,21 +75,33 @@ impl ConfigBuilder<'_, '_> {
 
     /// A time with a unit, in seconds.
     pub(super) fn read_max_age(&mut self, entry: Entry<'_, '_>, max_s: u64) -> Option<u64> {
-        let (offset, text) = self.reader.string(entry)?;
-        let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(max_s * 1_000));
-        let Some(max_age_ms) = Quantity::Duration.parse(text) else {
-            let units = Quantity::Duration.unit_names();
-            self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
-            return None;
-        };
-        if max_age_ms > max_s * 1_000 {
-            self.error(offset, format!("`max_age` is out of range: {text:?}"), range);
-            return None;
-        }
+        let max_age_ms = self.read_quantity(entry, Quantity::Duration, (0, max_s * 1_000))?;
         Some(max_age_ms / 1_000)
     }
 
-    /// The choice of `certificate`. By default a domain with a site has an automatic one if there are authorities.
+    /// A time in milliseconds or a size in bytes, with its unit, from the first of `range` to the second.
+    pub(super) fn read_quantity(
+        &mut self,
+        entry: Entry<'_, '_>,
+        quantity: Quantity,
+        (min, max): (u64, u64),
+    ) -> Option<u64> {
+        let (offset, text) = self.reader.string(entry)?;
+        let range = format!("write {:?} to {:?}", quantity.format(min), quantity.format(max));
+        let Some(value) = quantity.parse(text) else {
+            let units = quantity.unit_names();
+            self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
+            return None;
+        };
+        if !(min..=max).contains(&value) {
+            self.error(offset, format!("`{}` is out of range: {text:?}", entry.key), range);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// The choice of `certificate`. By default, a domain with a site has an automatic certificate if there are
+    /// authorities.
     pub(super) fn certificate_choice<'n, 't>(
         &mut self,
         certificate: Option<Entry<'n, 't>>,
@@ -120,7 +132,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The command that is run when a certificate was issued.
+    /// The command that runs after a certificate is issued.
     pub(super) fn read_on_renew(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
         let strings = self.reader.strings(entry);
         match strings.first() {

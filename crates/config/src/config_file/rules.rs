@@ -1,4 +1,4 @@
-//! The keys of a domain for redirects and fields by path.
+//! A domain's keys for redirects and header fields by path.
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, Keys};
@@ -19,7 +19,9 @@ const DEFAULT_REALM: &str = "private";
 impl ConfigBuilder<'_, '_> {
     /// Reads the keys of a domain that are rules.
     pub(super) fn read_rules(&mut self, keys: &Keys<'_, '_>) -> PathRules {
+        let has_site = keys.get("site").is_some();
         PathRules {
+            routes: keys.get("route").map(|entry| self.read_routes(entry, has_site)).unwrap_or_default(),
             redirects: keys.get("redirects").map(|entry| self.read_redirects(entry)).unwrap_or_default(),
             fields: keys.get("headers").map(|entry| self.read_field_rules(entry)).unwrap_or_default(),
             access: keys.get("access").map(|entry| self.read_access(entry)).unwrap_or_default(),
@@ -68,7 +70,7 @@ impl ConfigBuilder<'_, '_> {
         rules
     }
 
-    /// The paths of a rule that protects them.
+    /// The paths that a rule protects.
     fn read_protected_paths(&mut self, rule: Entry<'_, '_>, limits: &mut RuleLimits) -> Option<Pattern> {
         match Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern)) {
             Ok(pattern) if pattern.has_host() => {
@@ -105,7 +107,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_realm(&mut self, entry: Entry<'_, '_>) -> Option<String> {
         let (offset, text) = self.reader.string(entry)?;
-        // It is sent between quotes (RFC 9110 §5.6.4).
+        // The realm is sent between quotes (RFC 9110 §5.6.4).
         if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte)) {
             let message = "`realm` is empty, or has a quote or a non-ASCII character";
             self.error(offset, message, format!("write {}", entry.example));
@@ -232,7 +234,7 @@ impl ConfigBuilder<'_, '_> {
         fields
     }
 
-    fn rule_error(&mut self, offset: usize, RuleError { message, remedy }: RuleError) {
+    pub(super) fn rule_error(&mut self, offset: usize, RuleError { message, remedy }: RuleError) {
         self.reader.error(offset, Problem::new(message, remedy));
     }
 }

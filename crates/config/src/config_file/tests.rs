@@ -20,7 +20,7 @@ pub(super) fn read(content: &[u8]) -> Result<Config, Vec<String>> {
     parse(&directory.path().join("sanderling.toml"), content)
         .map(|mut config| {
             let cut = |path: &mut PathBuf| *path = path.strip_prefix(&prefix).unwrap().to_owned();
-            config.sites.iter_mut().for_each(|site| cut(&mut site.document_root));
+            config.sites.iter_mut().flat_map(|site| &mut site.document_root).for_each(cut);
             config.zones.iter_mut().for_each(|zone| cut(&mut zone.file));
             config
         })
@@ -95,7 +95,7 @@ fn all_sections_are_read() {
     assert_eq!(config.sites.len(), 2);
     assert_eq!(names(&config.sites[0].hosts), ["zz.example", "www.zz.example"]);
     assert_eq!(names(&config.sites[1].hosts), ["second.example", "www.second.example", "only-zone.example"]);
-    assert_eq!(config.sites[1].document_root, Path::new("public"));
+    assert_eq!(config.sites[1].document_root.as_deref(), Some(Path::new("public")));
     assert_eq!(config.default_site, DefaultSite::Addresses(1));
     assert_eq!(config.zones.len(), 2);
     assert_eq!(config.zones[1].apex.as_str(), "only-zone.example");
@@ -144,7 +144,7 @@ fn file_without_domains_is_an_error() {
 fn listener_without_content_is_an_error() {
     check(
         "[http]\nlisten = [\"127.0.0.1:80\"]\n[domain.\"a.example\"]\nzone = \"a.zone\"\n",
-        &["2:1: [http] has `listen`, but no domain has a `site`; add a site or remove [http]"],
+        &["2:1: [http] has `listen`, but no domain has a `site` or `route`; add one or remove [http]"],
     );
     check(
         "[dns]\nlisten = [\"127.0.0.1:53\"]\n[domain.\"a.example\"]\nsite = \"public\"\n",
@@ -263,7 +263,7 @@ fn number_out_of_range_is_an_error() {
 #[test]
 fn limits_accept_min_and_max_and_nothing_beyond() {
     for limit in LIMITS {
-        // The limit of the target must be less than that of the head.
+        // The target limit must be less than the head limit.
         let other = match limit.key {
             "http_target_bytes_max" => "http_head_bytes_max = 1048576\n",
             "http_head_bytes_max" => "http_target_bytes_max = 256\n",
@@ -456,7 +456,9 @@ fn root_and_names_with_wildcards_may_be_zones() {
 fn domain_without_site_and_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\n",
-        &["1:9: a.example has neither a site nor a zone; add site = \"FOLDER\" or zone = \"FILE\""],
+        &[
+            "1:9: a.example has no site, no zone and no route; add site = \"FOLDER\", zone = \"FILE\", or a route to an application",
+        ],
     );
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\naliases = [\"www.a.example\"]",
@@ -476,15 +478,15 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
     check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a directory; name a directory, not a file",
-            "3:8: the zone file `public` is a directory; name a file in it",
+            "2:8: the site `a.zone` is not a directory; specify a directory, not a file",
+            "3:8: the zone file `public` is a directory; specify a file in it",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; name a regular file",
+            "3:8: the zone file `/dev/null` is not a regular file; specify a regular file",
         ],
     );
 }
@@ -494,9 +496,9 @@ fn control_must_be_a_path_where_a_socket_can_be_created() {
     for (control, expected) in [
         ("a.sock", None),
         ("run/a.sock", None),
-        ("public", Some("`control`: public exists but is not a socket; name another path")),
-        ("a.zone", Some("`control`: a.zone exists but is not a socket; name another path")),
-        ("a/b/c", Some("`control`: the directory a does not exist; create it or name another path")),
+        ("public", Some("`control`: public exists but is not a socket; specify another path")),
+        ("a.zone", Some("`control`: a.zone exists but is not a socket; specify another path")),
+        ("a/b/c", Some("`control`: the directory a does not exist; create it or specify another path")),
         ("\\u0000", Some("without NUL")),
         (&"a".repeat(108), Some("write a path of at most 107 bytes")),
     ] {
@@ -553,7 +555,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
         .map(|keys| config(&format!("{keys}\n[https]\nlisten = [\"127.0.0.1:0\"]\n{files}")));
     assert_eq!([&default, &keeper, &in_process].map(Config::has_keeper), [true, true, false]);
     assert_eq!(default.needs_new_process(&in_process).unwrap(), "`keys` has changed");
-    // The self-signed certificate for this machine needs none.
+    // The self-signed certificate for this machine needs no files.
     assert!(!Config { has_self_signed_certificate: true, ..Config::default() }.has_keeper());
 }
 
@@ -561,7 +563,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",
-        &["2:11: b.example is not a host of any site; write a domain that has a `site`"],
+        &["2:11: b.example is not a host of any site; write a domain that has a `site` or `route`"],
     );
     check_paths(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",
@@ -721,7 +723,7 @@ fn media_types_are_read_by_extension() {
         config(&format!("{site}media_types = {{ LOG = \"text/plain; charset=utf-8\", \"\" = \"text/plain\" }}"));
     let expected = [("log", "text/plain; charset=utf-8"), ("", "text/plain")];
     let expected = expected.map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()));
-    // In the order of the file or of the alphabet.
+    // The keys are in file order or in alphabetical order.
     let mut found = config.sites[0].options.media_types.clone();
     found.sort_unstable_by(|left, right| right.cmp(left));
     assert_eq!(found, expected);

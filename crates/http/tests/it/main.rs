@@ -3,6 +3,7 @@
 mod content_codings;
 mod hostile;
 mod multipart;
+mod passed_messages;
 mod preconditions;
 mod properties;
 mod responses;

@@ -32,7 +32,7 @@ impl<B> Session<B> {
         limits: &Limits,
         out: &mut Vec<u8>,
     ) {
-        let Request { stream: id, window, priority, client_side, .. } = request;
+        let Request { stream: id, window, priority, client_side, passed, .. } = request;
         let is_empty = matches!(content, Content::Empty);
         self.put_head(head, id, is_empty, out);
         match content {
@@ -45,8 +45,9 @@ impl<B> Session<B> {
                 self.end_stream(id, client_side, limits);
             }
             Content::Later { body, length_bytes } => {
-                let work = Work::Sending { body, left_bytes: length_bytes, turn: self.streams.next_turn() };
-                self.streams.push(Stream { id, window, priority, client_side, work });
+                let left_bytes = length_bytes.unwrap_or(u64::MAX);
+                let work = Work::Sending { body, left_bytes, turn: self.streams.next_turn() };
+                self.streams.push(Stream { id, window, priority, client_side, work, passed });
             }
         }
     }
@@ -99,7 +100,7 @@ impl<B> Session<B> {
         self.budgets.note_answered(limits);
         if client_side != ClientSide::Ended {
             let priority = Priority::default();
-            self.streams.push(Stream { id, window: 0, priority, client_side, work: Work::Discarding });
+            self.streams.push(Stream { id, window: 0, priority, client_side, work: Work::Discarding, passed: None });
         }
     }
 }
@@ -113,10 +114,20 @@ impl<B> DataFrame<'_, B> {
         (body, &mut self.out[self.start + HEADER_BYTES..])
     }
 
-    /// Ends the frame, whose content are the first `length_bytes` of the room, at least one.
+    /// Ends the frame, whose content is the first `length_bytes` of the room, at least one.
     pub fn finish(self, length_bytes: usize) {
+        debug_assert!(length_bytes > 0);
+        self.finish_as(length_bytes, false);
+    }
+
+    /// Ends the frame with the last content, perhaps none.
+    pub fn finish_last(self, length_bytes: usize) {
+        self.finish_as(length_bytes, true);
+    }
+
+    fn finish_as(self, length_bytes: usize, is_last: bool) {
         let DataFrame { session, limits, out, start, index } = self;
-        debug_assert!(length_bytes > 0 && start + HEADER_BYTES + length_bytes <= out.len());
+        debug_assert!(start + HEADER_BYTES + length_bytes <= out.len());
         out.truncate(start + HEADER_BYTES + length_bytes);
         let now = session.streams.next_turn();
         let stream = session.streams.at_mut(index);
@@ -126,7 +137,7 @@ impl<B> DataFrame<'_, B> {
             Work::Sending { left_bytes, turn, .. } => {
                 *left_bytes -= length_bytes as u64;
                 *turn = now;
-                *left_bytes == 0
+                is_last || *left_bytes == 0
             }
             _ => true,
         };

@@ -1,13 +1,13 @@
 //! Restricts this process to reading the given files and directories (landlock(7)).
 //!
 //! Denied, where the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
-//! files, ioctls of devices, binding and connecting TCP sockets, and signals and abstract Unix sockets of processes
-//! outside. Open descriptors stay usable.
+//! files, ioctls of devices, binding TCP sockets, connecting them to other ports than the given ones, and signals and
+//! abstract Unix sockets of processes outside. Open descriptors stay usable.
 
 use crate::error::with_context;
 use ::landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, fstat};
 use std::fmt;
@@ -22,7 +22,7 @@ const NEWEST_ABI: ABI = ABI::V9;
 pub enum Landlock {
     /// Enforced, in this version (ABI).
     Enforced {
-        /// From 1 on. Version 3 adds truncation, 4 the network, 6 signals.
+        /// The ABI version, from 1 on. Version 3 adds truncation, 4 the network, 6 signals.
         version: u32,
     },
     /// The kernel was started without it (`lsm=` on its command line).
@@ -31,6 +31,13 @@ pub enum Landlock {
     NotSupported,
     /// Disabled in the configuration.
     Disabled,
+}
+
+impl Landlock {
+    /// Whether connections to other TCP ports than the given ones are denied.
+    pub fn restricts_ports(self) -> bool {
+        matches!(self, Landlock::Enforced { version } if version >= ABI::V4 as u32)
+    }
 }
 
 impl fmt::Display for Landlock {
@@ -46,13 +53,18 @@ impl fmt::Display for Landlock {
     }
 }
 
-/// Allows nothing but reading `readable`: files, and directories with all that is beneath them.
-pub(super) fn restrict_to(readable: impl IntoIterator<Item: AsFd>) -> io::Result<Landlock> {
-    let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
+/// Allows nothing but reading `readable`, files, and directories with all that is beneath them, and connecting to
+/// `connect_ports`.
+pub(super) fn restrict_to(readable: impl IntoIterator<Item: AsFd>, connect_ports: &[u16]) -> io::Result<Landlock> {
+    let mut rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
+    for port in connect_ports {
+        let rule = NetPort::new(*port, AccessNet::ConnectTcp);
+        rules = rules.add_rule(rule).map_err(|error| landlock_error(&error))?;
+    }
     restrict(allow_reading(rules, readable)?)
 }
 
-/// The same, and allows writing beneath the directories `writable`, and connecting.
+/// Restricts the agent as above, but allows writing beneath the directories `writable`, and connecting.
 pub(super) fn restrict_agent_to(
     readable: impl IntoIterator<Item: AsFd>,
     writable: &[BorrowedFd<'_>],
@@ -66,7 +78,7 @@ pub(super) fn restrict_agent_to(
     restrict(rules)
 }
 
-/// Allows nothing but reading and writing beneath the directory `keys`.
+/// Allows only reading and writing beneath the directory `keys`.
 pub(super) fn restrict_keeper_to(keys: BorrowedFd<'_>) -> io::Result<Landlock> {
     let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
     restrict(rules.add_rule(PathBeneath::new(keys, writing())).map_err(|error| landlock_error(&error))?)

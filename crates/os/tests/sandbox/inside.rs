@@ -1,5 +1,6 @@
 //! A sandboxed process that prints what it can still do, one line each.
 
+use crate::connections::report_connections;
 use crate::other_processes::{report_as_agent, report_as_keeper, report_blocking};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// Never reached by a test that passes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the process has opened before it entered the sandbox.
+/// The descriptors that the process opened before it entered the sandbox.
 pub(crate) struct Opened {
     pub(crate) listener: Listener,
     client: TcpStream,
@@ -63,6 +64,7 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
     match task {
         "agent" => return report_as_agent(directory, &opened),
         "keeper" => return report_as_keeper(directory, &opened),
+        "connections" => return report_connections(&opened),
         _ => {}
     }
     let config = SandboxConfig {
@@ -70,7 +72,7 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
         landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
         seccomp: if task == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
     };
-    let sandbox = enter(config).unwrap_or_else(|error| panic!("{error}"));
+    let sandbox = enter(config, &[]).unwrap_or_else(|error| panic!("{error}"));
     match task {
         "report" | "report-unprivileged" | "without-core-dumps" => report(&sandbox, directory, opened),
         "without-landlock" | "without-seccomp" => report_one_layer(&sandbox, directory, &opened),

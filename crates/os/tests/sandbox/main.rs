@@ -1,8 +1,9 @@
 //! A sandboxed process, seen from inside and from outside.
 //!
-//! Each test starts this program again as that process. It has its own test harness, since that of the standard library
-//! runs tests in threads, and a process must have one thread to enter the sandbox.
+//! Each test starts this program again as that process. The program has its own test harness, since the standard
+//! library's runs tests in threads, and a process must have one thread to enter the sandbox.
 
+mod connections;
 mod inside;
 mod other_processes;
 
@@ -12,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The environment variable of the child: its directory, user and task, separated by colons.
+/// The child's environment variable: its directory, user and task, separated by colons.
 const CHILD_VARIABLE: &str = "SANDERLING_SANDBOXED";
 
 macro_rules! tests {
@@ -26,6 +27,7 @@ tests! {
     every_variant_of_every_feature_works_inside,
     call_of_an_attacker_kills_the_process,
     each_layer_works_alone,
+    process_with_applications_connects_to_their_ports_and_no_others,
     unprivileged_user_can_enter_the_sandbox,
     agent_writes_its_folder_and_connects_and_does_nothing_else,
     keeper_answers_requests_and_does_nothing_else,
@@ -124,14 +126,14 @@ fn process_status_shows_the_sandbox_from_outside() {
     let child = Sandboxed::start(&tree, user(), "report", "");
     let process = check_status(&child);
     if user() != SAME_USER {
-        // Those of a process that is not dumpable belong to root (proc(5)).
+        // The files in /proc of a process that is not dumpable belong to root (proc(5)).
         let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
         assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }
     child.end();
 }
 
-/// Checks what the kernel shows of the rights of a process; its folder.
+/// Checks what the kernel shows of a process's rights; its folder.
 fn check_status(child: &Sandboxed) -> PathBuf {
     let process = PathBuf::from(format!("/proc/{}", child.process.id()));
     let status = std::fs::read_to_string(process.join("status")).expect("it runs until it is stopped");
@@ -236,6 +238,10 @@ fn each_layer_works_alone() {
             "a page beneath the open root: ()",
         ],
     );
+}
+
+fn process_with_applications_connects_to_their_ports_and_no_others() {
+    check_other_process("connections", connections::REPORT);
 }
 
 fn unprivileged_user_can_enter_the_sandbox() {

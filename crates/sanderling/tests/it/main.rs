@@ -41,6 +41,7 @@ mod reload_of_keys;
 mod replaced_processes;
 mod rights;
 mod rollovers;
+mod route_configuration;
 mod secondary_zones;
 mod signed_zones;
 mod site_files;

@@ -1,122 +1,24 @@
 //! One exchange: the source of the answer to a request, its waits, and its response, whichever version of HTTP frames
 //! them.
 
-use crate::clock::{Clock, Milliseconds};
+use crate::clock::Clock;
 use crate::context::{Buffers, ConnectionInfo, Context, Inspection};
-use crate::file_error::FileError;
 use crate::files::file_cache::Lookup;
+use crate::http::asked::{Asked, Framing, Logged, Progress, WAITS_MAX, log_content};
+use crate::http::backend_exchange;
 use crate::http::dns_over_https::{self, DnsRequest};
 use crate::http::file_hit::{FileHit, Found, content_of};
 use crate::http::site_rules::{Action, Applicant, ResponseFields, Ruling, has_rules};
-use crate::log::access_log::{Origin, Peer, WorkerLog};
+use crate::log::access_log::WorkerLog;
 use crate::metrics::Counter;
+use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
 use crate::options::Options;
 use crate::site::sites::Site;
-use crate::waiter::{Event, Waiter};
 use sanderling_http::{Body, LookupError, Request, Response, SitePath, Status, has_dns_message, respond};
-use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::ContentOf;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Events that one request waits for: the file may be evicted again before the connection comes back to it, where many
-/// files are requested and few may be open.
-const WAITS_MAX: u8 = 16;
-
-/// A request to answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) request: &'a Request<'a>,
-    /// Its content; `None` if that has not arrived whole.
-    pub(crate) content: Option<&'a [u8]>,
-    pub(crate) connection: &'a ConnectionInfo<'a>,
-    /// The receiver of the event that it waits for.
-    pub(crate) waiter: Waiter,
-}
-
-/// How a version of HTTP carries out the decision about one request.
-pub(crate) trait Framing<'s>: Sized {
-    const VERSION: HttpVersion;
-    /// How the connection continues.
-    type Step;
-
-    /// Whether the connection can keep a request that waits.
-    fn can_wait(&self, options: &Options) -> bool;
-    /// Whether so much content can be written with the head.
-    fn takes_at_once(&self, length_bytes: u64) -> bool;
-    /// The response as the connection can send it.
-    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r>;
-    /// Where its head is written, as text.
-    fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8>;
-
-    /// Responds, after the head was written.
-    fn respond(
-        self,
-        response: &Response<'_>,
-        content: Content<'_, 's>,
-        buffers: &mut Buffers,
-        options: &Options,
-    ) -> Self::Step;
-    /// Keeps the request, which begins again once its waiter has received an event.
-    fn wait(self, progress: &Progress) -> Self::Step;
-    /// Receives the content of the request, on which the response depends.
-    fn need_body(self, context: &mut Context<'_, 's>) -> Self::Step;
-}
-
-/// The progress of a request that cannot be answered immediately.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
-    /// The lower half of the time at which its first bytes were received, if that was in an earlier iteration; else 0.
-    since_ms: u32,
-    /// Events that it has waited for.
-    wait_count: u8,
-    /// The error of its look-up.
-    error: Option<FileError>,
-}
-
-impl Progress {
-    /// Notes when the request began, which continues in a later iteration.
-    pub(crate) fn note_begin(&mut self, now_ms: Milliseconds) {
-        if self.since_ms == 0 {
-            self.since_ms = now_ms as u32;
-        }
-    }
-
-    /// Takes the event that the request has waited for.
-    pub(crate) fn note_event(&mut self, event: Event) {
-        if let Event::LookedUp(Err(error)) = event {
-            self.error = Some(error);
-        }
-    }
-
-    /// Whether its look-up has failed, or has not ended in time.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.error.is_some()
-    }
-
-    /// When the request began, at the latest now.
-    fn since_ms(&self, now_ms: Milliseconds) -> Milliseconds {
-        match self.since_ms {
-            0 => now_ms,
-            // A request does not take the 49 days after which the number begins again.
-            since_ms => now_ms - Milliseconds::from((now_ms as u32).wrapping_sub(since_ms)),
-        }
-    }
-
-    /// Of the request, whose site was looked up last.
-    fn origin(&self, context: &Context<'_, '_>) -> Origin {
-        Origin { site_index: context.files.last_site_index(), since_ms: self.since_ms(context.clock.now_ms()) }
-    }
-
-    /// The request waits for a further event.
-    #[cold]
-    fn wait<'s, F: Framing<'s>>(&mut self, framing: F, clock: &Clock) -> F::Step {
-        self.wait_count += 1;
-        self.note_begin(clock.now_ms());
-        framing.wait(self)
-    }
-}
 
 /// Answers a request, unless something is missing. `progress` is over once it is answered.
 #[inline(always)]
@@ -127,11 +29,18 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let site = context.files.site_for(&context.snapshot.sites, asked.request.host);
-    match (has_rules(asked.request, site, asked.connection.transport), context.inspection) {
+    let is_ruled = has_rules(asked.request, site, asked.connection.transport) || progress.call().is_some();
+    match (is_ruled, context.inspection) {
         (false, Inspection::None) => answer_with_file::<F, false>(asked, site, None, progress, framing, context),
         (false, Inspection::Log) => answer_with_logged_file(asked, site, progress, framing, context),
         _ => answer_by_rules(asked, site, progress, framing, context),
     }
+}
+
+/// Whether a backend may get the body of this request.
+pub(crate) fn may_be_passed_on(request: &Request<'_>, context: &mut Context<'_, '_>) -> bool {
+    let site = context.files.site_for(&context.snapshot.sites, request.host);
+    site.and_then(|site| site.options.rules.as_deref()).is_some_and(|rules| !rules.routes.is_empty())
 }
 
 /// Refuses input that is not a request, or has not arrived in time.
@@ -178,8 +87,11 @@ fn answer_by_rules<'s, F: Framing<'s>>(
 ) -> F::Step {
     let (request, snapshot) = (asked.request, context.snapshot);
     let mut ruling = Ruling::of(request, site, asked.connection, snapshot, context.options);
+    if progress.call().is_some() {
+        return backend_exchange::answer(asked, &ruling, progress, framing, context);
+    }
     if asked.content.is_none() && matches!(ruling.action, Action::DnsQuery) && has_dns_message(request) {
-        return framing.need_body(context);
+        return framing.need_body(BodySink::message(), progress, context);
     }
     let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
     let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
@@ -199,6 +111,9 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     }
     if matches!(ruling.action, Action::DnsQuery) {
         return answer_dns(asked, &ruling.fields, progress, framing, context);
+    }
+    if matches!(ruling.action, Action::Route(_)) {
+        return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
     let Some(response) = ruling.action.response(request) else {
         return answer_with_file::<F, true>(asked, site, Some(&ruling), progress, framing, context);
@@ -336,20 +251,6 @@ struct Parts<'p> {
 /// Where and how a response is logged, and its connection; `None` if there is no log.
 type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
-/// The request that a response is logged with.
-#[derive(Clone, Copy)]
-enum Logged<'l> {
-    Request {
-        request: &'l Request<'l>,
-        origin: Origin,
-    },
-    /// The received bytes are not a request.
-    Refused {
-        received: &'l [u8],
-        since_ms: Milliseconds,
-    },
-}
-
 /// The other inputs of writing a response.
 struct Output<'w> {
     clock: &'w Clock,
@@ -366,7 +267,7 @@ fn write<'s, F: Framing<'s>>(
     log: Log<'_>,
     Output { clock, options, buffers }: Output<'_>,
 ) -> F::Step {
-    let response = framing.adjust(response);
+    let response = if framing.is_last() { response.with_connection_close() } else { response };
     let head = framing.head(buffers);
     let start = head.len();
     response.write_head(clock.date(), head);
@@ -374,23 +275,9 @@ fn write<'s, F: Framing<'s>>(
         fields.apply(start, content_of, head);
     }
     if let Some((log, connection, logged)) = log {
-        log_content(log, &connection.peer(F::VERSION), logged, response.status(), &mut content);
+        log_content(log, &connection.peer(F::VERSION), logged, response.status().code(), &mut content);
     }
-    framing.respond(&response, content, buffers, options)
-}
-
-#[inline(never)]
-fn log_content(log: &Rc<WorkerLog>, peer: &Peer, logged: Logged<'_>, status: Status, content: &mut Content<'_, '_>) {
-    let (content_bytes, rest) = content.counted();
-    match logged {
-        Logged::Refused { received, since_ms } => log.log_refused(*peer, since_ms, received, status, content_bytes),
-        Logged::Request { request, origin } => {
-            let line = log.log_response(*peer, origin, request, status, content_bytes, rest.is_some());
-            if let (Some(line), Some(rest)) = (line, rest) {
-                rest.set_line(line);
-            }
-        }
-    }
+    framing.respond(response.persistence(), content, buffers, options)
 }
 
 /// The content of a response with this file, if it is written with the head.
@@ -413,11 +300,11 @@ fn content_of_file<'c, 's>(body: Body<'_>, file: &FileHit<'_, 's>, output: &Outp
     match body {
         Body::File { start_bytes, length_bytes } => {
             let source = BodySource::File(file.chunk(start_bytes, length_bytes, may_use_sendfile));
-            Content::Later { source, length_bytes }
+            Content::Later { source, length_bytes: Some(length_bytes) }
         }
         Body::Multipart(multipart) => {
             let source = file.multipart(&multipart, may_use_sendfile, output.buffers.limits.copied_bytes_max);
-            Content::Later { source, length_bytes: multipart.length_bytes() }
+            Content::Later { source, length_bytes: Some(multipart.length_bytes()) }
         }
         Body::Empty | Body::StatusPage(_) | Body::DnsMessage | Body::Text(_) => Content::Empty,
     }
@@ -427,7 +314,7 @@ fn content_of_file<'c, 's>(body: Body<'_>, file: &FileHit<'_, 's>, output: &Outp
 fn content_without_file<'c, 's, F: Framing<'s>>(body: Body<'c>, framing: &F) -> Content<'c, 's> {
     match body {
         Body::StatusPage(page) if !framing.takes_at_once(page.len() as u64) => {
-            Content::Later { source: BodySource::Page(page), length_bytes: page.len() as u64 }
+            Content::Later { source: BodySource::Page(page), length_bytes: Some(page.len() as u64) }
         }
         Body::StatusPage(page) => Content::Bytes(page),
         Body::Text(text) => content_of_bytes(text, framing),
@@ -439,7 +326,7 @@ fn content_of_bytes<'c, 's, F: Framing<'s>>(bytes: &'c [u8], framing: &F) -> Con
     let length_bytes = bytes.len() as u64;
     match framing.takes_at_once(length_bytes) {
         true => Content::Bytes(bytes),
-        false => Content::Later { source: BodySource::bytes(bytes), length_bytes },
+        false => Content::Later { source: BodySource::bytes(bytes), length_bytes: Some(length_bytes) },
     }
 }
 

@@ -6,7 +6,7 @@ use crate::file_error::FileError;
 use crate::files::compression::CompressionQueue;
 use crate::files::file_lookup::FileLookup;
 use crate::files::open_file::{Blocking, EntryLimits, FileKey, LookupContext, OpenError};
-use crate::http::site_rules::Action;
+use crate::http::site_rules::{Action, Instead};
 use crate::options::OpenFilesOptions;
 use crate::site::sites::Site;
 use sanderling_http::{CanonicalUrl, MalformedPath, Method, SitePath, Status, put_canonical_path};
@@ -137,8 +137,12 @@ fn step(site: &Arc<Site>, url: &Url, (link_use, files): LinkOptions<'_>) -> Resu
         ends_with_slash: path.ends_with_slash(),
         query,
     };
+    if rules.routes.iter().any(|route| route.pattern.is_match(&request)) {
+        // An application answers.
+        return Ok(None);
+    }
     match Action::by_rules(rules, Method::Get, &request) {
-        Action::FileOrRule(outcome) => match find(site, &path, false, (link_use, files)) {
+        Action::FileOr(Instead::Outcome(outcome)) => match find(site, &path, false, (link_use, files)) {
             Err(Status::NotFound) => follow(site, Action::of(outcome), (link_use, files)),
             found => found,
         },
@@ -155,7 +159,7 @@ fn follow(site: &Arc<Site>, action: Action<'_>, (link_use, files): LinkOptions<'
             Ok(path) => find(site, &path, true, (link_use, files)),
             Err(_) => Err(Status::NotFound),
         },
-        Action::File | Action::FileOrRule(_) | Action::DnsQuery | Action::Respond(_) => Ok(None),
+        Action::File | Action::FileOr(_) | Action::DnsQuery | Action::Respond(_) | Action::Route(_) => Ok(None),
     }
 }
 

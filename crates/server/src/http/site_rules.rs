@@ -7,6 +7,7 @@ use crate::file_error::FileError;
 use crate::files::file_cache::Lookup;
 use crate::files::local_files::LocalFiles;
 use crate::http::file_hit::is_missing;
+use crate::http::script::names_script;
 use crate::limits::permits::ClientPrefix;
 use crate::limits::request_budget::RequestBudget;
 use crate::logins::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
@@ -21,7 +22,8 @@ use crate::waiter::Waiter;
 use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{
-    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, changes_with_content,
+    BackendProtocol, ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteAction,
+    RouteRequest, RuleSet, changes_with_content,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,8 +47,10 @@ pub(crate) struct Ruling<'r> {
 pub(crate) enum Action<'r> {
     /// With the file at its path.
     File,
-    /// With the file at its path, or, if there is none, by this rule.
-    FileOrRule(Outcome),
+    /// With the file at its path, or, if there is none, so.
+    FileOr(Instead),
+    /// By this route.
+    Route(Arc<Route>),
     /// With the file at this path, perhaps as the page of an error.
     OtherFile(Vec<u8>, Option<Status>),
     /// With the reply to a DNS query.
@@ -57,6 +61,12 @@ pub(crate) enum Action<'r> {
     Redirect(Status, Vec<u8>),
     /// With the page of a status.
     Page(Status),
+}
+
+/// The answer to a request if there is no file at its path.
+pub(crate) enum Instead {
+    Outcome(Outcome),
+    Route(Arc<Route>),
 }
 
 /// The additional fields of the head of a response.
@@ -178,7 +188,8 @@ impl<'r> Ruling<'r> {
         };
         if !is_dns_query {
             ruling.fields.edits = edits_of(rules, request, &request_path);
-            ruling.action = Action::by_rules(rules, request.method, &request_path);
+            ruling.action =
+                Action::by_rules(rules, request.method, &request_path).or_by_route(rules, request, &request_path);
         }
         if !rules.protection.is_empty() {
             ruling.protect(&rules.protection, request, &path);
@@ -190,7 +201,9 @@ impl<'r> Ruling<'r> {
     fn protect(&mut self, rules: &'r ProtectionRules, request: &Request<'_>, path: &SitePath<'_>) {
         self.protection_rules = Some(rules);
         self.protections[0] = rules.of_file(path.as_bytes());
-        if request.is_preflight() {
+        if let Action::Route(_) | Action::FileOr(Instead::Route(_)) = &self.action {
+            self.protections[3] = rules.of_missing(path.as_bytes(), path.ends_with_slash());
+        } else if request.is_preflight() {
             // A browser sends it without a password.
             self.protections[0].auth = None;
         }
@@ -312,12 +325,15 @@ impl Ruling<'_> {
             Admission::Pending => return true,
         }
         let mut passed_over = Protection::default();
-        if let Action::FileOrRule(outcome) = &self.action {
+        if let Action::FileOr(instead) = &self.action {
             self.action = match (site, request.path().map(SitePath::parse)) {
                 (Some(site), Some(Ok(path))) => match files.open(site, &path, waiter, clock) {
                     Lookup::Failed(error) if is_missing(error) => {
                         passed_over = self.of_missing(&path);
-                        Action::of(outcome.clone())
+                        match instead {
+                            Instead::Outcome(outcome) => Action::of(outcome.clone()),
+                            Instead::Route(route) => Action::Route(Arc::clone(route)),
+                        }
                     }
                     Lookup::Pending => return true,
                     _ => Action::File,
@@ -456,7 +472,7 @@ impl<'r> Action<'r> {
         // A rule for the whole site must not prevent the renewal of its certificate.
         let is_forced = found.is_forced() && !is_acme_challenge(path.path);
         match (method, is_forced) {
-            (Method::Get | Method::Head, false) => Action::FileOrRule(found.outcome()),
+            (Method::Get | Method::Head, false) => Action::FileOr(Instead::Outcome(found.outcome())),
             (Method::Get | Method::Head, true) => Action::of(found.outcome()),
             // There is no file for other methods; they are redirected.
             (Method::Post | Method::NotAllowed, true) => match found.outcome() {
@@ -464,6 +480,28 @@ impl<'r> Action<'r> {
                 _ => Action::File,
             },
             _ => Action::File,
+        }
+    }
+
+    /// The route for the request, unless a rule that takes precedence over files has another answer. A rule for missing
+    /// files comes after it.
+    fn or_by_route(self, rules: &SiteRules, request: &Request<'_>, path: &RequestPath<'_>) -> Action<'r> {
+        if rules.routes.is_empty() || !matches!(self, Action::File | Action::FileOr(_)) || is_acme_challenge(path.path)
+        {
+            return self;
+        }
+        // Preflights of a site with `cors` are answered by its rules.
+        if rules.cors.is_some() && request.is_preflight() {
+            return self;
+        }
+        let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else {
+            let runs_scripts = rules.routes.iter().any(|route| runs_script(route, path));
+            return if runs_scripts { Action::Page(Status::NotFound) } else { self };
+        };
+        let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !runs_script(route, path);
+        match route.files_first && asks_for_file {
+            true => Action::FileOr(Instead::Route(Arc::clone(route))),
+            false => Action::Route(Arc::clone(route)),
         }
     }
 
@@ -482,7 +520,7 @@ impl<'r> Action<'r> {
     fn other_path(&self) -> Option<&[u8]> {
         match self {
             Action::OtherFile(path, _) => Some(path),
-            Action::FileOrRule(Outcome::Rewrite(path) | Outcome::Page(_, Some(path))) => Some(path),
+            Action::FileOr(Instead::Outcome(Outcome::Rewrite(path) | Outcome::Page(_, Some(path)))) => Some(path),
             _ => None,
         }
     }
@@ -506,8 +544,35 @@ impl<'r> Action<'r> {
             Action::Respond(response) => Some(*response),
             Action::Redirect(status, location) => Some(Response::redirect(request, *status, location)),
             Action::Page(status) => Some(Response::status_page(request, *status)),
-            Action::File | Action::FileOrRule(_) | Action::OtherFile(..) | Action::DnsQuery => None,
+            Action::File | Action::FileOr(_) | Action::OtherFile(..) | Action::DnsQuery | Action::Route(_) => None,
         }
+    }
+}
+
+/// Whether the path names a script of the application of the route, which is never sent as a file.
+fn runs_script(route: &Route, path: &RequestPath<'_>) -> bool {
+    match &route.action {
+        RouteAction::Pass(pass) => {
+            matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)) && names_script(path.path)
+        }
+        RouteAction::Respond { .. } => false,
+    }
+}
+
+/// The properties of a request that the conditions of routes test.
+struct RequestOfRoute<'r>(&'r Request<'r>);
+
+impl RouteRequest for RequestOfRoute<'_> {
+    fn method(&self) -> &[u8] {
+        self.0.method_name()
+    }
+
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        self.0.field(name.as_bytes())
+    }
+
+    fn cookie(&self, name: &str) -> Option<&[u8]> {
+        self.0.cookie(name.as_bytes())
     }
 }
 

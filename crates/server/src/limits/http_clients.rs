@@ -26,6 +26,19 @@ impl HttpClients {
         matches!(self.client_from, Some(ClientFrom::Forwarded | ClientFrom::XForwardedFor))
     }
 
+    /// The field in which `peer` names its clients, if it is a trusted proxy that does.
+    pub(crate) fn trusted_field(&self, peer: IpAddr) -> Option<ForwardedField> {
+        self.field().filter(|_| self.is_trusted(peer))
+    }
+
+    fn field(&self) -> Option<ForwardedField> {
+        match self.client_from? {
+            ClientFrom::Forwarded => Some(ForwardedField::Forwarded),
+            ClientFrom::XForwardedFor => Some(ForwardedField::XForwardedFor),
+            ClientFrom::ProxyProtocol => None,
+        }
+    }
+
     /// Whether a connection from `address` begins with a header of the PROXY protocol.
     pub(crate) fn sends_proxy_header(&self, address: IpAddr) -> bool {
         self.client_from == Some(ClientFrom::ProxyProtocol) && self.is_trusted(address)
@@ -33,11 +46,7 @@ impl HttpClients {
 
     /// The client of `request`, which `peer` has sent; `None` if it is malformed.
     pub(crate) fn client_of(&self, request: Option<&Request<'_>>, peer: SocketAddr) -> SocketAddr {
-        let field = match self.client_from {
-            Some(ClientFrom::Forwarded) => ForwardedField::Forwarded,
-            Some(ClientFrom::XForwardedFor) => ForwardedField::XForwardedFor,
-            Some(ClientFrom::ProxyProtocol) | None => return peer,
-        };
+        let Some(field) = self.field() else { return peer };
         match request {
             Some(request) if self.is_trusted(peer.ip()) => {
                 forwarded_client(&request.fields, field, |address| self.is_trusted(address)).unwrap_or(peer)

@@ -67,6 +67,11 @@ impl RateWindow {
         self.next_ms().unwrap_or(deadline_ms)
     }
 
+    /// Whether a request is received that has no deadline but the rate.
+    pub(crate) fn is_unbounded(&self) -> bool {
+        matches!(self, RateWindow::Receiving(window) if window.deadline_ms == Milliseconds::MAX)
+    }
+
     /// The deadline of a blocked response.
     pub(crate) fn send_deadline_ms(&self) -> Option<Milliseconds> {
         match self {

@@ -8,7 +8,7 @@ use crate::log::log_lines::{LogLines, RequestLog};
 use crate::log::log_queue::LogQueue;
 use crate::metrics::ThreadMetrics;
 use crate::statistics::{CountedResponse, Slots};
-use sanderling_http::{Request, Status, Version};
+use sanderling_http::{Request, Version};
 use sanderling_log_format::{FieldLines, HttpRecord, HttpVariable, HttpVersion, Outcome};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -106,7 +106,7 @@ impl WorkerLog {
         peer: Peer,
         origin: Origin,
         request: &Request<'_>,
-        status: Status,
+        status: u16,
         content_bytes: usize,
         has_rest: bool,
     ) -> Option<PendingLine> {
@@ -115,7 +115,7 @@ impl WorkerLog {
             (HttpVersion::Http1, Version::Http11) => 1,
             (HttpVersion::Http2, _) => 2,
         };
-        let (status, content_bytes) = (status.code(), content_bytes as u64);
+        let content_bytes = content_bytes as u64;
         let Origin { site_index, since_ms } = origin;
         let state = self.state.borrow();
         let site_slot = state.slots.of_site(site_index);
@@ -131,7 +131,7 @@ impl WorkerLog {
         peer: Peer,
         since_ms: Milliseconds,
         received: &[u8],
-        status: Status,
+        status: u16,
         content_bytes: usize,
     ) {
         let received = received.trim_ascii_start();
@@ -141,7 +141,7 @@ impl WorkerLog {
             HttpVersion::Http1 => 1,
             HttpVersion::Http2 => 2,
         };
-        let (status, content_bytes) = (status.code(), content_bytes as u64);
+        let content_bytes = content_bytes as u64;
         let site_slot = self.state.borrow().slots.of_site(None);
         let refused = LoggedRequest { peer, line, fields: &[], status, content_bytes, version, site_slot, since_ms };
         self.log(&refused, false);

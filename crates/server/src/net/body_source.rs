@@ -3,6 +3,8 @@
 use crate::clock::Milliseconds;
 use crate::files::file_reads::FileReads;
 use crate::files::open_file::{FileKey, OpenFile};
+use crate::log::access_log::PendingLine;
+use crate::net::backend_content::{BackendContent, Filled};
 use crate::net::file_chunk::{FileChunk, Piece, SendContext, Sent, copy_start};
 use crate::net::transport::Transport;
 use crate::waiter::Waiter;
@@ -15,10 +17,10 @@ pub(crate) enum Content<'c, 's> {
     Empty,
     /// These bytes, which are written with the head.
     Bytes(&'c [u8]),
-    /// `length_bytes` of this source, at least one.
+    /// `length_bytes` of this source, at least one, or all that it has.
     Later {
         source: BodySource<'s>,
-        length_bytes: u64,
+        length_bytes: Option<u64>,
     },
 }
 
@@ -32,6 +34,8 @@ pub(crate) enum BodySource<'s> {
         sent: usize,
     },
     File(FileChunk<'s>),
+    /// Of a backend, as it arrives.
+    Backend(Box<BackendContent>),
 }
 
 impl<'s> BodySource<'s> {
@@ -44,7 +48,7 @@ impl<'s> BodySource<'s> {
         match self {
             BodySource::Page(page) => page,
             BodySource::Bytes { bytes, sent } => &bytes[*sent..],
-            BodySource::File(_) => &[],
+            BodySource::File(_) | BodySource::Backend(_) => &[],
         }
     }
 
@@ -52,6 +56,7 @@ impl<'s> BodySource<'s> {
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         match self {
             BodySource::File(file) => file.whole(),
+            BodySource::Backend(_) => None,
             source => Some(source.rest()),
         }
     }
@@ -67,8 +72,10 @@ impl<'s> BodySource<'s> {
 
     /// Sends as much as the transport takes.
     pub(crate) fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
-        if let BodySource::File(file) = self {
-            return file.send(transport, context);
+        match self {
+            BodySource::File(file) => return file.send(transport, context),
+            BodySource::Backend(content) => return content.send(transport, &mut context.sent_bytes),
+            BodySource::Page(_) | BodySource::Bytes { .. } => {}
         }
         let rest = self.rest();
         let (count, rest_bytes) = (transport.send(rest, More::No)?, rest.len());
@@ -84,27 +91,53 @@ impl<'s> BodySource<'s> {
         reads: &FileReads,
         waiter: Waiter,
         now_ms: Milliseconds,
-    ) -> io::Result<Piece> {
-        if let BodySource::File(file) = self {
-            return file.fill(room, reads, waiter, now_ms);
+    ) -> io::Result<Filled> {
+        match self {
+            BodySource::File(file) => {
+                return Ok(match file.fill(room, reads, waiter, now_ms)? {
+                    Piece::Sent(count) => Filled::Bytes(count),
+                    Piece::WaitsForRead => Filled::Awaited,
+                    Piece::CutOff => Filled::CutOff,
+                });
+            }
+            BodySource::Backend(content) => return Ok(content.fill(room)),
+            BodySource::Page(_) | BodySource::Bytes { .. } => {}
         }
         let count = copy_start(self.rest(), room);
         self.advance(count);
-        Ok(Piece::Sent(count))
+        Ok(Filled::Bytes(count))
+    }
+
+    /// Bytes of text before the first part of a file.
+    fn text_bytes(&self) -> usize {
+        match self {
+            BodySource::File(chunk) => chunk.text_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Counts its bytes in this line as they are sent.
+    pub(crate) fn set_line(&mut self, line: PendingLine) {
+        match self {
+            BodySource::File(chunk) => chunk.set_line(line),
+            BodySource::Backend(content) => content.set_line(line),
+            BodySource::Page(_) | BodySource::Bytes { .. } => {}
+        }
     }
 
     fn advance(&mut self, count: usize) {
         match self {
             BodySource::Page(page) => *page = &page[count..],
             BodySource::Bytes { sent, .. } => *sent += count,
-            BodySource::File(_) => {}
+            BodySource::File(_) | BodySource::Backend(_) => {}
         }
     }
 
-    /// Bytes that it has left of its part.
+    /// Bytes that it has left of its part; those of a backend are not known.
     pub(crate) fn remaining_bytes(&self) -> u64 {
         match self {
             BodySource::File(file) => file.remaining_bytes(),
+            BodySource::Backend(_) => u64::MAX,
             source => source.rest().len() as u64,
         }
     }
@@ -112,7 +145,7 @@ impl<'s> BodySource<'s> {
     pub(crate) fn file(&self) -> Option<&Ref<'s, FileKey, OpenFile>> {
         match self {
             BodySource::File(chunk) => Some(chunk.file()),
-            BodySource::Page(_) | BodySource::Bytes { .. } => None,
+            BodySource::Page(_) | BodySource::Bytes { .. } | BodySource::Backend(_) => None,
         }
     }
 
@@ -122,18 +155,20 @@ impl<'s> BodySource<'s> {
             BodySource::Page(_) => 0,
             BodySource::Bytes { bytes, .. } => bytes.capacity(),
             BodySource::File(chunk) => chunk.held_bytes(),
+            BodySource::Backend(content) => content.held_bytes(),
         }
     }
 }
 
 impl<'s> Content<'_, 's> {
-    /// The bytes that are counted immediately, and the part of a file that counts its bytes as they are sent.
-    pub(crate) fn counted(&mut self) -> (usize, Option<&mut FileChunk<'s>>) {
+    /// The bytes that are counted immediately, and the source that counts its bytes as they are sent.
+    pub(crate) fn counted(&mut self) -> (usize, Option<&mut BodySource<'s>>) {
         match self {
             Content::Empty => (0, None),
             Content::Bytes(bytes) => (bytes.len(), None),
-            Content::Later { source: BodySource::File(chunk), .. } => (chunk.text_bytes(), Some(chunk)),
-            Content::Later { length_bytes, .. } => (*length_bytes as usize, None),
+            Content::Later { source: source @ BodySource::Backend(_), .. } => (0, Some(source)),
+            Content::Later { source: source @ BodySource::File(_), .. } => (source.text_bytes(), Some(source)),
+            Content::Later { source, .. } => (source.rest().len(), None),
         }
     }
 }

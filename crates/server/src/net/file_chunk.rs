@@ -36,8 +36,10 @@ pub(crate) enum Sent {
     BudgetUsed,
     /// The next part of a file is being read, and the connection receives an event.
     WaitsForRead,
-    /// The file has changed, so that the rest of the response cannot be sent.
-    FileChanged,
+    /// The same by a backend, which may take as long as it is given.
+    WaitsForBackend,
+    /// The rest of the response cannot be sent: a file has changed, or a backend has failed.
+    CutOff,
 }
 
 /// The result of sending or copying one piece of content.
@@ -45,7 +47,7 @@ pub(crate) enum Piece {
     /// So many bytes were sent or copied; none if the transport is full.
     Sent(usize),
     WaitsForRead,
-    FileChanged,
+    CutOff,
 }
 
 /// The state for sending a file.
@@ -302,7 +304,7 @@ impl<'s> FileChunk<'s> {
                     self.must_recheck = true;
                     return Ok(Sent::WaitsForRead);
                 }
-                Piece::FileChanged => return Ok(Sent::FileChanged),
+                Piece::CutOff => return Ok(Sent::CutOff),
             };
             self.advance(sent);
             context.sent_bytes += sent;
@@ -365,7 +367,7 @@ impl<'s> FileChunk<'s> {
         let is_end = count as u64 == self.remaining_bytes;
         let must_check = is_end && (self.method == SendMethod::ReadAndSend || self.may_have_changed());
         if count == 0 || (must_check && !file.is_unchanged()) {
-            return Ok(Piece::FileChanged);
+            return Ok(Piece::CutOff);
         }
         let more = if is_end { More::No } else { More::Yes };
         transport.send(&scratch[..count], more).map(Piece::Sent)
@@ -375,11 +377,11 @@ impl<'s> FileChunk<'s> {
         if self.must_recheck && self.remaining_bytes > TAIL_BYTES {
             length_bytes = length_bytes.min(self.remaining_bytes - TAIL_BYTES);
         } else if self.may_have_changed() && !file.is_unchanged() {
-            return Ok(Piece::FileChanged);
+            return Ok(Piece::CutOff);
         }
         match transport.send_file(file.file(), self.offset, length_bytes as usize)? {
             // The file was truncated while it was sent.
-            Some(0) => Ok(Piece::FileChanged),
+            Some(0) => Ok(Piece::CutOff),
             sent => Ok(Piece::Sent(sent.unwrap_or(0))),
         }
     }
@@ -443,7 +445,7 @@ impl<'s> FileChunk<'s> {
         let count = file.file().read_at(&mut out[..length], self.offset)?;
         let is_end = count as u64 == self.remaining_bytes;
         if count == 0 || (is_end && !file.is_unchanged()) {
-            return Ok(Piece::FileChanged);
+            return Ok(Piece::CutOff);
         }
         Ok(Piece::Sent(count))
     }
@@ -469,7 +471,7 @@ impl PieceRead {
                     PieceRead::None
                 }
                 ReadResult::Bytes(bytes) => PieceRead::Bytes { bytes, sent: 0 },
-                ReadResult::FileChanged => return Ok(Some(Piece::FileChanged)),
+                ReadResult::FileChanged => return Ok(Some(Piece::CutOff)),
             },
         };
         Ok(None)

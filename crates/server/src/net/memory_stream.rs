@@ -129,6 +129,11 @@ impl MemoryStream {
         state.window_bytes = state.window_bytes.saturating_add(bytes);
     }
 
+    /// Lets the server send `bytes`, and no more.
+    pub(crate) fn set_window(&self, bytes: usize) {
+        self.lock().window_bytes = bytes;
+    }
+
     /// Takes the data from the server.
     pub(crate) fn take_sent(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().sent)

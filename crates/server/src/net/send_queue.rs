@@ -65,6 +65,11 @@ impl<'s> SendQueue<'s> {
         self.resume(transport, context)
     }
 
+    /// Adds a source after all others.
+    pub(crate) fn push(&mut self, source: BodySource<'s>) {
+        self.sources.push_back(source);
+    }
+
     fn queue_rest(&mut self, bytes: &[u8], source: Option<BodySource<'s>>) -> Sent {
         if !bytes.is_empty() {
             self.sources.push_back(BodySource::bytes(bytes));

@@ -9,9 +9,10 @@ use crate::net::proxy_protocol::{self, Parsed};
 use sanderling_http::Scheme;
 use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
+use sanderling_os::socket::{canonical, local_address};
 use sanderling_os::tcp::{More, Stream};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A byte stream in both directions.
@@ -157,6 +158,16 @@ impl Transport {
             ByteStream::Plain(stream) => Some(stream.as_fd()),
             #[cfg(any(test, feature = "simulation"))]
             ByteStream::Memory(_) => None,
+        }
+    }
+
+    /// The address of our side; unspecified if the kernel does not say it.
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        let unspecified = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        match &self.stream {
+            ByteStream::Plain(stream) => local_address(stream).map_or(unspecified, canonical),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(_) => unspecified,
         }
     }
 

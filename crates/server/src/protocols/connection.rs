@@ -7,6 +7,7 @@
 mod deadlines;
 mod streams;
 mod sending;
+mod tunnel;
 mod protocol_state;
 
 use crate::clock::{Milliseconds, ms};
@@ -93,6 +94,8 @@ enum State {
     Sending,
     /// The same, and the connection closes after it.
     Closing(CloseMode),
+    /// A backend and the client send to each other.
+    Tunnel,
     /// All is sent, our side is closed, and further data from the client is discarded, so that it can read to the end
     /// of the last response before the connection is reset (RFC 9112 §9.6).
     Lingering { remaining_bytes: usize },
@@ -151,7 +154,9 @@ impl<'s> Connection<'s> {
 
     pub(crate) fn protocol(&self) -> Protocol {
         match self.protocol_state {
-            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => Protocol::Http,
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_) | OtherProtocol::Tunnel(_)) => {
+                Protocol::Http
+            }
             ProtocolState::Other(OtherProtocol::Dns(_)) => Protocol::Dns,
         }
     }
@@ -165,6 +170,7 @@ impl<'s> Connection<'s> {
                 self.state == State::Idle && self.unprocessed.is_empty() && !self.has_unsent()
             }
             ProtocolState::Other(OtherProtocol::Dns(dns)) => !dns.is_busy(),
+            ProtocolState::Other(OtherProtocol::Tunnel(_)) => false,
         };
         is_idle.then_some(self.last_used)
     }
@@ -267,6 +273,8 @@ impl<'s> Connection<'s> {
                 self.state = State::Ready;
                 http.note_event(event);
             }
+            // A backend has responded before it has the whole request.
+            (State::Receiving, ProtocolState::Http1(http)) if http.passes_body_on() => self.state = State::Ready,
             (State::Waiting, ProtocolState::Other(OtherProtocol::Dns(_))) => self.state = State::Ready,
             (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.note_event(stream, event),
             _ => {}
@@ -277,12 +285,14 @@ impl<'s> Connection<'s> {
     #[inline(always)]
     pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         if (!self.is_plain || !self.queue.is_empty())
+            && self.state != State::Tunnel
             && let Some(next) = self.resume(context)?
         {
             return Ok(next);
         }
         match self.state {
             State::Lingering { .. } => self.linger(context),
+            State::Tunnel => self.advance_tunnel(context),
             State::Waiting => Ok(Next::Wait),
             _ => self.receive_and_answer(context),
         }
@@ -469,7 +479,7 @@ impl<'s> Connection<'s> {
             State::Idle | State::Ready if has_answered || state_before == State::Receiving => {
                 Some(self.protocol_state.idle_timeout(context.options))
             }
-            State::Receiving if has_answered || state_before != State::Receiving => {
+            State::Receiving if has_answered || state_before != State::Receiving || self.begins_to_pass_body_on() => {
                 self.begin_receiving(has_answered, context);
                 return next;
             }
@@ -517,7 +527,7 @@ impl<'s> Connection<'s> {
                     if source.is_some() || is_full {
                         unsent_count = 0;
                         let of_source = source.as_ref().map_or(0, BodySource::remaining_bytes);
-                        let bytes = context.buffers.output.len() as u64 + of_source;
+                        let bytes = (context.buffers.output.len() as u64).saturating_add(of_source);
                         if let Some(next) = self.flush(source, context)? {
                             return Ok(Some(next));
                         }
@@ -533,8 +543,12 @@ impl<'s> Connection<'s> {
                     let sent = self.flush(None, context)?;
                     if matches!(sent, None | Some(Next::Wait)) {
                         self.state = State::Waiting;
-                        // An event has the same time as a client that receives nothing.
-                        self.set_send_deadline(context);
+                        match self.protocol_state.has_call() {
+                            // A backend has a deadline of its own.
+                            true => self.timer.deadline_ms = Milliseconds::MAX,
+                            // An event has the same time as a client that receives nothing.
+                            false => self.set_send_deadline(context),
+                        }
                     }
                     return Ok(Some(sent.unwrap_or(Next::Wait)));
                 }
@@ -544,6 +558,10 @@ impl<'s> Connection<'s> {
                     input.consume_all();
                     self.state = State::Closing(mode);
                     return Ok(Some(self.flush(source, context)?.unwrap_or(Next::Close)));
+                }
+                Step::Tunnel(call) => {
+                    self.answered_count += 1;
+                    return self.begin_tunnel(call, input, context).map(Some);
                 }
                 Step::Http2 => {
                     self.begin_http2(context);

@@ -1,14 +1,17 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
-use crate::http::exchange::{self, Asked, Framing, Progress};
+use crate::http::asked::{Asked, Framing, Progress};
+use crate::http::exchange;
 use crate::metrics::Counter;
+use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
+use crate::net::call::CallHandle;
 use crate::options::Options;
 use crate::waiter::Event;
 use sanderling_http::{
-    BodySkipper, DNS_MESSAGE_BYTES_MAX, Framing as BodyFraming, Parsed, Request, RequestError, Response, Skipped,
-    Status, has_dns_message, parse_request,
+    BodySkipper, Framing as BodyFraming, Parsed, Persistence, Request, RequestError, RequestLimits, Status,
+    has_dns_message, parse_request,
 };
 use sanderling_log_format::HttpVersion;
 
@@ -26,21 +29,21 @@ pub(crate) struct Http1 {
     progress: Progress,
 }
 
-/// The progress of skipping a body.
+/// A request whose body has not arrived whole.
 #[derive(Debug)]
 struct Pending {
     skipper: BodySkipper,
-    /// The request, whose response depends on its body; `None` if it is answered already.
-    query: Option<PendingQuery>,
+    /// `None` if it is answered already.
+    unanswered: Option<Unanswered>,
     /// Bytes of head and body that have arrived.
     received_bytes: u64,
 }
 
-/// The received part of a request with a DNS query.
+/// A request whose answer depends on its body.
 #[derive(Debug)]
-struct PendingQuery {
+struct Unanswered {
     head: Vec<u8>,
-    content: Vec<u8>,
+    sink: BodySink,
 }
 
 impl Http1 {
@@ -48,10 +51,21 @@ impl Http1 {
         self.pending.is_some()
     }
 
-    /// Bytes of the request whose body has not arrived whole.
+    /// Whether a backend gets the body of the current request as it arrives.
+    pub(crate) fn passes_body_on(&self) -> bool {
+        self.pending.is_some() && self.progress.call().is_some()
+    }
+
+    /// Whether a backend answers the current request.
+    pub(crate) fn has_call(&self) -> bool {
+        self.progress.call().is_some()
+    }
+
+    /// Bytes of the request whose body has not arrived whole, and of its call.
     pub(crate) fn held_bytes(&self) -> usize {
-        let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
-        query.map_or(0, |query| query.head.capacity() + query.content.capacity())
+        let unanswered = self.pending.as_ref().and_then(|pending| pending.unanswered.as_ref());
+        let of_request = unanswered.map_or(0, |unanswered| unanswered.head.capacity() + unanswered.sink.held_bytes());
+        of_request + self.progress.call().map_or(0, CallHandle::held_bytes)
     }
 
     /// Bytes of that request.
@@ -74,12 +88,13 @@ impl Http1 {
         context: &mut Context<'_, '_>,
     ) -> bool {
         context.metrics.add(Counter::HttpTimeouts, 1);
-        let is_unanswered = is_receiving && self.pending.as_ref().is_none_or(|pending| pending.query.is_some());
+        let unanswered = self.pending.as_ref().map(|pending| pending.unanswered.as_ref());
+        let is_unanswered = is_receiving && unanswered.is_none_or(|unanswered| unanswered.is_some());
         if is_unanswered {
-            let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
-            let received = query.map_or(unprocessed, |query| &query.head);
-            let framing = Http1Framing { is_last: true };
-            exchange::refuse(Status::RequestTimeout, received, &self.progress, framing, connection, context);
+            let received = unanswered.flatten().map_or(unprocessed, |unanswered| &unanswered.head);
+            let progress = std::mem::take(&mut self.progress);
+            let framing = Http1Framing { is_last: true, sink: &mut BodySink::default() };
+            exchange::refuse(Status::RequestTimeout, received, &progress, framing, connection, context);
         }
         is_unanswered
     }
@@ -130,14 +145,15 @@ impl Http1 {
             },
             Err(error) => self.refuse(*error, bytes, connection, context),
         };
-        if matches!(step, Step::WaitForEvent) {
+        // A request whose body is being received has left the input.
+        if matches!(step, Step::WaitForEvent) && self.pending.is_none() {
             input.rewind(start);
         }
         step
     }
 
     /// A request with a body, which is skipped: before the request is answered if it has arrived, or if the response
-    /// depends on it.
+    /// depends on it. A backend gets it as it arrives.
     fn start_body<'s>(
         &mut self,
         request: &Request<'_>,
@@ -146,38 +162,50 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
-        let mut content = has_dns_message(request).then(Vec::new);
-        let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
-            Err(error) => return self.refuse(error, head, connection, context),
-            Ok(skipped) => skipped,
-        };
-        input.consume(skipped.consumed_bytes);
-        if skipped.is_done {
-            return self.answer_with_body(request, Some(&content.unwrap_or_default()), input, connection, context);
+        let limits = &context.options.http.request;
+        let mut skipper = BodySkipper::new(request.framing, limits);
+        let mut sink = if has_dns_message(request) { BodySink::message() } else { BodySink::Nothing };
+        let mut skipped_bytes = 0;
+        if !exchange::may_be_passed_on(request, context) {
+            if skipper.is_too_long() {
+                return self.refuse(RequestError::BodyTooLarge, head, connection, context);
+            }
+            match skipper.advance_with(input.rest(), |piece| sink.put(piece, None)) {
+                Err(error) => return self.refuse(error, head, connection, context),
+                Ok(skipped) => skipped_bytes = skipped.consumed_bytes,
+            }
+            input.consume(skipped_bytes);
+            if skipper.is_done() {
+                let content = sink.message_content();
+                return self.answer_with_body(request, Some(content), true, input, connection, context).0;
+            }
         }
-        let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
-        match self.answer_with_body(request, None, input, connection, context) {
-            Step::Partial => {}
-            Step::Answered(source) if !request.awaits_continue() => {
-                self.pending = Some(Box::new(Pending { skipper, query: None, received_bytes }));
+        match self.answer_with_body(request, None, false, input, connection, context) {
+            (Step::Partial, BodySink::Backend(bytes_max)) => {
+                skipper = BodySkipper::new(request.framing, &RequestLimits { body_bytes_max: bytes_max, ..*limits });
+                sink = BodySink::Backend(bytes_max);
+            }
+            (Step::Partial, _) => {}
+            (Step::Answered(source), _) if !request.awaits_continue() => {
+                let received_bytes = (head.len() + skipped_bytes) as u64;
+                self.pending = Some(Box::new(Pending { skipper, unanswered: None, received_bytes }));
                 return Step::Answered(source);
             }
             // Whether the body of a client that waits for 100 (Continue) arrives is unknown, so the connection closes.
-            Step::Answered(source) | Step::Last(_, source) => return Step::Last(CloseMode::Linger, source),
-            step => return step,
+            (Step::Answered(source) | Step::Last(_, source), _) => return Step::Last(CloseMode::Linger, source),
+            (step, _) => return step,
         }
-        let query = PendingQuery { head: head.to_vec(), content: content.unwrap_or_default() };
         // RFC 9110 §10.1.1: if part of the body has arrived, the client does not wait.
-        if request.awaits_continue() && skipped.consumed_bytes == 0 {
+        if request.awaits_continue() && skipped_bytes == 0 && input.is_empty() {
             context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.progress.note_begin(context.clock.now_ms());
-        self.pending = Some(Box::new(Pending { skipper, query: Some(query), received_bytes }));
-        Step::Partial
+        let unanswered = Some(Unanswered { head: head.to_vec(), sink });
+        let received_bytes = (head.len() + skipped_bytes) as u64;
+        self.continue_body(Box::new(Pending { skipper, unanswered, received_bytes }), input, connection, context)
     }
 
-    /// Continues skipping the body, and answers its request at the end, unless it is answered.
+    /// Continues with the body, and answers its request at the end, or when a backend does, unless it is answered.
     fn continue_body<'s>(
         &mut self,
         mut pending: Box<Pending>,
@@ -185,25 +213,34 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let content = pending.query.as_mut().map(|query| &mut query.content);
-        let skipped = match (skip(&mut pending.skipper, input.rest(), content), &pending.query) {
-            (Err(error), Some(query)) => return self.refuse(error, &query.head, connection, context),
-            (Err(_), None) => {
-                context.metrics.add(Counter::HttpRefused, 1);
-                return Step::Invalid;
+        let is_answered_early = self.progress.call().is_some_and(CallHandle::has_response);
+        if !is_answered_early && !pending.skipper.is_done() {
+            match self.skip(&mut pending, input) {
+                Ok(Skipping::Done) => {}
+                Ok(Skipping::Partial) => {
+                    self.pending = Some(pending);
+                    return Step::Partial;
+                }
+                Ok(Skipping::Full) => {
+                    self.pending = Some(pending);
+                    return Step::WaitForEvent;
+                }
+                Err(error) => match &pending.unanswered {
+                    Some(unanswered) => return self.refuse(error, &unanswered.head, connection, context),
+                    None => {
+                        context.metrics.add(Counter::HttpRefused, 1);
+                        return Step::Invalid;
+                    }
+                },
             }
-            (Ok(skipped), _) => skipped,
-        };
-        input.consume(skipped.consumed_bytes);
-        pending.received_bytes += skipped.consumed_bytes as u64;
-        if !skipped.is_done {
-            self.pending = Some(pending);
-            return Step::Partial;
         }
-        let Some(PendingQuery { head, content }) = &pending.query else { return Step::Skipped };
+        let is_whole = pending.skipper.is_done();
+        let Some(Unanswered { head, sink }) = &pending.unanswered else { return Step::Skipped };
+        let content = sink.message_content();
         let step = match parse_request(head, 0, &context.options.http.request) {
             Ok(Parsed::Complete { request, .. }) => {
-                self.answer_with_body(&request.with_received_body(), Some(content), input, connection, context)
+                let request = request.with_received_body();
+                self.answer_with_body(&request, Some(content), is_whole, input, connection, context).0
             }
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, head, connection, context),
             Err(error) => self.refuse(error, head, connection, context),
@@ -212,6 +249,33 @@ impl Http1 {
             self.pending = Some(pending);
         }
         step
+    }
+
+    /// Takes what has arrived of the body, as far as its sink has room for it.
+    fn skip(&self, pending: &mut Pending, input: &mut Input<'_>) -> Result<Skipping, RequestError> {
+        let Pending { skipper, unanswered, received_bytes } = pending;
+        let call = self.progress.call();
+        let mut nothing = BodySink::Nothing;
+        let sink = unanswered.as_mut().map_or(&mut nothing, |unanswered| &mut unanswered.sink);
+        loop {
+            let rest = input.rest();
+            let room = sink.room(call).min(rest.len());
+            let skipped = skipper.advance_with(&rest[..room], |piece| sink.put(piece, call))?;
+            input.consume(skipped.consumed_bytes);
+            *received_bytes += skipped.consumed_bytes as u64;
+            if skipper.is_done() {
+                if let Some(call) = call {
+                    call.finish_request();
+                }
+                return Ok(Skipping::Done);
+            }
+            if input.is_empty() {
+                return Ok(Skipping::Partial);
+            }
+            if room == 0 {
+                return Ok(Skipping::Full);
+            }
+        }
     }
 
     /// Answers a request without a body, which ends where the rest of `input` begins.
@@ -224,25 +288,32 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let asked = Asked { request, content: Some(&[]), connection, waiter: context.waiter };
-        let framing = Http1Framing { is_last: self.is_last(input, connection, context) };
+        let asked = Asked { request, content: Some(&[]), connection, peer: *connection.client, waiter: context.waiter };
+        let is_last = self.is_last(input, connection, context);
+        let framing = Http1Framing { is_last, sink: &mut BodySink::default() };
         exchange::begin(&asked, &mut self.progress, framing, context)
     }
 
-    /// Answers a request with a body; [`Step::Partial`] if the response depends on it and its `content` is not known.
+    /// Answers a request with a body, of which the rest `is_whole`, or has to be skipped. [`Step::Partial`]: the
+    /// response depends on it, its `content` is not known, and it goes into the sink.
     #[cold]
     #[inline(never)]
     fn answer_with_body<'s>(
         &mut self,
         request: &Request<'_>,
         content: Option<&[u8]>,
+        is_whole: bool,
         input: &Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
-    ) -> Step<'s> {
-        let asked = Asked { request, content, connection, waiter: context.waiter };
-        let framing = Http1Framing { is_last: self.is_last(input, connection, context) };
-        exchange::begin(&asked, &mut self.progress, framing, context)
+    ) -> (Step<'s>, BodySink) {
+        let asked = Asked { request, content, connection, peer: *connection.client, waiter: context.waiter };
+        let mut sink = BodySink::Nothing;
+        // The rest of a body that a backend has not waited for is not skipped: it may be of any length.
+        let is_cut = !is_whole && content.is_some();
+        let is_last = is_cut || self.is_last(input, connection, context);
+        let step = exchange::begin(&asked, &mut self.progress, Http1Framing { is_last, sink: &mut sink }, context);
+        (step, sink)
     }
 
     /// Whether no further request is answered. While the server drains, all requests that have certainly been sent
@@ -265,18 +336,30 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
-        let (progress, framing) = (std::mem::take(&mut self.progress), Http1Framing { is_last: true });
+        let progress = std::mem::take(&mut self.progress);
+        let framing = Http1Framing { is_last: true, sink: &mut BodySink::default() };
         exchange::refuse(error.status(), received, &progress, framing, connection, context)
     }
 }
 
-/// Writes a response after those before it.
-struct Http1Framing {
-    /// No further request is answered.
-    is_last: bool,
+/// How far a body was taken.
+enum Skipping {
+    Done,
+    /// The rest has not arrived.
+    Partial,
+    /// The sink has no room.
+    Full,
 }
 
-impl<'s> Framing<'s> for Http1Framing {
+/// Writes a response after those before it.
+struct Http1Framing<'f> {
+    /// No further request is answered.
+    is_last: bool,
+    /// Where the body goes, if the response depends on it.
+    sink: &'f mut BodySink,
+}
+
+impl<'s> Framing<'s> for Http1Framing<'_> {
     const VERSION: HttpVersion = HttpVersion::Http1;
     type Step = Step<'s>;
 
@@ -289,8 +372,8 @@ impl<'s> Framing<'s> for Http1Framing {
     }
 
     #[inline(always)]
-    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r> {
-        if self.is_last { response.with_connection_close() } else { response }
+    fn is_last(&self) -> bool {
+        self.is_last
     }
 
     fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8> {
@@ -300,7 +383,7 @@ impl<'s> Framing<'s> for Http1Framing {
     #[inline(always)]
     fn respond(
         self,
-        response: &Response<'_>,
+        persistence: Persistence,
         content: Content<'_, 's>,
         buffers: &mut Buffers,
         _options: &Options,
@@ -312,13 +395,18 @@ impl<'s> Framing<'s> for Http1Framing {
                 None
             }
             Content::Later { mut source, .. } => {
-                if let BodySource::File(file) = &mut source {
-                    buffers.output.extend_from_slice(&file.take_text());
-                }
-                Some(source)
+                let is_taken = match &mut source {
+                    BodySource::File(file) => {
+                        buffers.output.extend_from_slice(&file.take_text());
+                        false
+                    }
+                    BodySource::Backend(content) => content.take_arrived(&mut buffers.output),
+                    BodySource::Page(_) | BodySource::Bytes { .. } => false,
+                };
+                (!is_taken).then_some(source)
             }
         };
-        match response.persistence().is_close() {
+        match persistence.is_close() {
             // The client did not ask for the close and may have sent more meanwhile.
             true if self.is_last => Step::Last(CloseMode::Linger, source),
             true => Step::Last(CloseMode::AtOnce, source),
@@ -326,23 +414,18 @@ impl<'s> Framing<'s> for Http1Framing {
         }
     }
 
-    fn wait(self, _progress: &Progress) -> Step<'s> {
+    fn wait(self, _progress: &mut Progress) -> Step<'s> {
         Step::WaitForEvent
     }
 
-    fn need_body(self, _context: &mut Context<'_, 's>) -> Step<'s> {
+    fn need_body(self, sink: BodySink, _progress: &mut Progress, _context: &mut Context<'_, 's>) -> Step<'s> {
+        *self.sink = sink;
         Step::Partial
     }
-}
 
-/// Skips the arrived part of a body, and keeps its content up to the length of a DNS message.
-fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) -> Result<Skipped, RequestError> {
-    let Some(content) = content else { return skipper.advance(bytes) };
-    skipper.advance_with(bytes, |piece| {
-        // One byte more than allowed shows that the message is too long.
-        let left_bytes = (DNS_MESSAGE_BYTES_MAX + 1).saturating_sub(content.len());
-        content.extend_from_slice(&piece[..piece.len().min(left_bytes)]);
-    })
+    fn begin_tunnel(self, call: CallHandle) -> Step<'s> {
+        Step::Tunnel(call)
+    }
 }
 
 /// Whether invalid input may be the start of an HTTP/2 connection, by a client that knows that the server speaks it

@@ -2,14 +2,17 @@
 
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
-use crate::http::exchange::{self, Asked, Framing, Progress};
+use crate::http::asked::{Asked, Framing, Progress};
+use crate::http::exchange;
 use crate::limits::buffer_budget::SCARCE_BYTES_MAX;
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::net::backend_content::Filled;
+use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
-use crate::net::file_chunk::Piece;
+use crate::net::call::CallHandle;
 use crate::options::Options;
 use crate::waiter::{Event, Waiter};
-use sanderling_http::{Parsed, RequestError, Response, Scheme, Status, parse_request};
+use sanderling_http::{Framing as BodyFraming, Parsed, Persistence, RequestError, Scheme, Status, parse_request};
 use sanderling_http2::{
     Activity, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request, Session,
 };
@@ -24,6 +27,8 @@ pub(crate) struct Http2<'s> {
     session: Session<BodySource<'s>>,
     /// The streams that wait for an event, or have received one.
     waiting: Vec<WaitingStream>,
+    /// Streams whose content a backend takes now.
+    passing: Vec<u32>,
     /// Content that was written since [`Http2::take_progress`] was true.
     written_bytes: usize,
     incoming: Incoming,
@@ -48,10 +53,12 @@ enum Incoming {
 }
 
 /// A request that waits for an event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct WaitingStream {
     stream: u32,
     progress: Progress,
+    /// Bytes of content that a backend may still get.
+    left_bytes: u64,
     /// The event has come.
     is_ready: bool,
 }
@@ -76,6 +83,7 @@ impl<'s> Http2<'s> {
         Http2 {
             session: Session::new(limits, scheme),
             waiting: Vec::new(),
+            passing: Vec::new(),
             written_bytes: 0,
             incoming: Incoming::Nothing,
             incoming_deadline_ms: deadline_ms,
@@ -118,16 +126,24 @@ impl<'s> Http2<'s> {
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
         let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);
-        has_event || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
+        has_event
+            || !self.passing.is_empty()
+            || self.incoming == Incoming::Overdue
+            || self.session.can_send()
+            || self.session.is_finished()
     }
 
     /// Takes the event that `stream` waits for.
     pub(crate) fn note_event(&mut self, stream: u32, event: Event) {
-        if event == Event::Read {
+        if matches!(event, Event::Read | Event::Backend) {
             self.session.wake(stream);
-        } else if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
+        }
+        if event == Event::Backend {
+            self.passing.push(stream);
+        }
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
             waiting.progress.note_event(event);
-            waiting.is_ready = true;
+            waiting.is_ready = waiting.progress.call().is_none_or(CallHandle::has_response);
         }
     }
 
@@ -146,7 +162,17 @@ impl<'s> Http2<'s> {
     /// Bytes of memory that the connection holds.
     #[inline(never)]
     pub(crate) fn held_bytes(&self) -> usize {
-        self.session.held_bytes(BodySource::held_bytes) + self.waiting.capacity() * size_of::<WaitingStream>()
+        let of_calls = self.waiting.iter().filter_map(|waiting| waiting.progress.call()).map(CallHandle::held_bytes);
+        self.session.held_bytes(BodySource::held_bytes)
+            + self.waiting.capacity() * size_of::<WaitingStream>()
+            + of_calls.sum::<usize>()
+    }
+
+    /// Whether a response waits for something other than a backend, which has a deadline of its own.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let is_of_backend = |source: &BodySource<'_>| matches!(source, BodySource::Backend(_));
+        self.session.waits_for_client(is_of_backend)
+            || self.waiting.iter().any(|waiting| waiting.progress.call().is_none())
     }
 
     /// The bytes of incomplete requests.
@@ -201,6 +227,10 @@ impl<'s> Http2<'s> {
         if self.incoming == Incoming::Overdue {
             return self.refuse_overdue(connection, context);
         }
+        if let Some(stream) = self.passing.pop() {
+            self.pass_on(stream, &mut context.buffers.output);
+            return StreamStep::Progress { has_answered: false };
+        }
         if let Some(index) = self.waiting.iter().position(|waiting| waiting.is_ready) {
             let WaitingStream { stream, progress, .. } = self.waiting.swap_remove(index);
             return match self.session.resume(stream, &mut context.buffers.http2) {
@@ -222,7 +252,11 @@ impl<'s> Http2<'s> {
             Received::Content(request) => return self.answer(request, Progress::default(), connection, context),
             Received::Refused(limit) => return refused(limit, metrics),
             Received::Closed(limit) => return closed(limit, metrics),
-            Received::Partial => {}
+            Received::Passed(stream) => {
+                self.pass_on(stream, &mut context.buffers.output);
+                return StreamStep::Progress { has_answered: false };
+            }
+            Received::Partial => self.give_up_abandoned(),
         }
         if self.write_content(context) {
             return StreamStep::Progress { has_answered: false };
@@ -231,6 +265,48 @@ impl<'s> Http2<'s> {
             return StreamStep::Closed;
         }
         if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
+    }
+
+    /// Gives a backend what has arrived of the content of a request, as far as it takes it.
+    fn pass_on(&mut self, stream: u32, out: &mut Vec<u8>) {
+        let Http2 { session, waiting, .. } = self;
+        let waiting = waiting.iter_mut().find(|waiting| waiting.stream == stream);
+        let of_response = match session.body(stream) {
+            Some(BodySource::Backend(content)) => Some(content.call().clone()),
+            _ => None,
+        };
+        let Some(call) = waiting.as_ref().and_then(|waiting| waiting.progress.call().cloned()).or(of_response) else {
+            return;
+        };
+        let mut left_bytes = waiting.as_ref().map_or(u64::MAX, |waiting| waiting.left_bytes);
+        let room = call.request_room();
+        let Some((content, is_end)) = session.take_passed(stream, room, out) else { return };
+        match left_bytes.checked_sub(content.len() as u64) {
+            Some(left) => left_bytes = left,
+            None => return call.refuse_content(),
+        }
+        call.put_content(&content);
+        if is_end {
+            call.finish_request();
+        }
+        if let Some(waiting) = waiting {
+            waiting.left_bytes = left_bytes;
+        }
+    }
+
+    /// Ends the calls whose streams the client has reset.
+    fn give_up_abandoned(&mut self) {
+        let Http2 { session, waiting, .. } = self;
+        if waiting.iter().all(|waiting| waiting.progress.call().is_none()) {
+            return;
+        }
+        waiting.retain(|waiting| {
+            let is_over = waiting.progress.call().is_some() && session.is_abandoned(waiting.stream);
+            if is_over {
+                session.forget_abandoned(waiting.stream);
+            }
+            !is_over
+        });
     }
 
     /// Writes a piece of the content of the stream that sends next; whether there is one.
@@ -244,12 +320,16 @@ impl<'s> Http2<'s> {
         let waiter = Waiter { stream: frame.stream(), ..*waiter };
         let (source, room) = frame.parts();
         match metrics.heartbeat.during_file_call(|| source.fill(room, reads, waiter, clock.now_ms())) {
-            Ok(Piece::Sent(length_bytes)) => {
+            Ok(Filled::Bytes(length_bytes)) => {
                 frame.finish(length_bytes);
                 self.written_bytes += length_bytes;
             }
-            Ok(Piece::WaitsForRead) => frame.stall(),
-            Ok(Piece::FileChanged) | Err(_) => {
+            Ok(Filled::Last(length_bytes)) => {
+                frame.finish_last(length_bytes);
+                self.written_bytes += length_bytes;
+            }
+            Ok(Filled::Awaited) => frame.stall(),
+            Ok(Filled::CutOff) | Err(_) => {
                 metrics.add(Counter::HttpAborted, 1);
                 if let Some(file) = source.file() {
                     files.invalidate(file);
@@ -327,9 +407,20 @@ impl<'s> Http2<'s> {
                 return exchange::refuse(error.status(), received, &progress, framing, connection, context);
             }
         };
+        if matches!(parsed.framing, BodyFraming::Length(length_bytes) if length_bytes > context.options.http.request.body_bytes_max)
+            && !exchange::may_be_passed_on(parsed, context)
+        {
+            let status = RequestError::BodyTooLarge.status();
+            return exchange::refuse(status, received, &progress, framing, connection, context);
+        }
         let content = (!has_content).then(|| &received[head_bytes..]);
         let waiter = Waiter { stream, ..context.waiter };
-        exchange::begin(&Asked { request: parsed, content, connection, waiter }, &mut progress, framing, context)
+        exchange::begin(
+            &Asked { request: parsed, content, connection, peer: *connection.client, waiter },
+            &mut progress,
+            framing,
+            context,
+        )
     }
 }
 
@@ -353,8 +444,8 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
         self.http.session.has_room_for(&self.request, length_bytes)
     }
 
-    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r> {
-        response
+    fn is_last(&self) -> bool {
+        false
     }
 
     fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8> {
@@ -365,7 +456,7 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
     #[inline(always)]
     fn respond(
         self,
-        _response: &Response<'_>,
+        _persistence: Persistence,
         content: Content<'_, 's>,
         buffers: &mut Buffers,
         options: &Options,
@@ -380,20 +471,37 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
         StreamStep::Progress { has_answered: true }
     }
 
-    fn wait(self, progress: &Progress) -> StreamStep {
+    fn wait(self, progress: &mut Progress) -> StreamStep {
         let Http2Framing { http, request, received } = self;
-        http.waiting.push(WaitingStream { stream: request.stream(), progress: *progress, is_ready: false });
+        http.push_waiting(request.stream(), progress, 0);
         http.session.park(request, received);
         StreamStep::Progress { has_answered: false }
     }
 
-    fn need_body(self, context: &mut Context<'_, 's>) -> StreamStep {
+    fn begin_tunnel(self, _call: CallHandle) -> StreamStep {
+        unreachable!("no request of HTTP/2 has the field Upgrade (RFC 9113 §8.2.2)")
+    }
+
+    fn need_body(self, sink: BodySink, progress: &mut Progress, context: &mut Context<'_, 's>) -> StreamStep {
+        if let BodySink::Backend(bytes_max) = sink {
+            let Http2Framing { http, request, received } = self;
+            http.push_waiting(request.stream(), progress, bytes_max);
+            http.session.pass_content(request, received, &mut context.buffers.output);
+            return StreamStep::Progress { has_answered: false };
+        }
         let (limits, output) = (&context.options.http.http2, &mut context.buffers.output);
         match self.http.session.await_content(self.request, self.received, limits, output) {
             Err(Received::Closed(limit)) => closed(limit, context.metrics),
             Err(Received::Refused(limit)) => refused(limit, context.metrics),
             _ => StreamStep::Progress { has_answered: false },
         }
+    }
+}
+
+impl Http2<'_> {
+    fn push_waiting(&mut self, stream: u32, progress: &mut Progress, left_bytes: u64) {
+        let progress = std::mem::take(progress);
+        self.waiting.push(WaitingStream { stream, progress, left_bytes, is_ready: false });
     }
 }
 

@@ -4,7 +4,7 @@ use crate::site::earlier_files::EarlierFiles;
 use crate::site::protection::{Protection, ProtectionRules};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, Routes, RuleSet};
+use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, RouteAction, Routes, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -221,6 +221,12 @@ impl Sites {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (by_host, sites) = (by_host.into_iter().collect(), sites.into_iter().map(Arc::new).collect());
         Sites { id, sites, by_host, by_suffix, default_site }
+    }
+
+    /// Whether a site has a route to a backend.
+    pub(crate) fn have_backends(&self) -> bool {
+        let rules = self.sites.iter().filter_map(|site| site.options.rules.as_deref());
+        rules.flat_map(|rules| rules.routes.iter()).any(|route| matches!(route.action, RouteAction::Pass(_)))
     }
 
     /// The same sites, of which that at `index` is replaced by one for the same hosts.

@@ -3,6 +3,7 @@
 //!
 //! It is driven by the worker, which owns the poller and the listeners, and in tests by a simulation without either.
 
+use crate::backends::Backends;
 use crate::clock::{Clock, Milliseconds};
 use crate::context::{Buffers, Context, Inspection};
 use crate::files::jobs::SentEvent;
@@ -20,12 +21,13 @@ use crate::snapshot::Snapshot;
 use crate::statistics::Series;
 use crate::threads::shared::Shared;
 use crate::timers::Timers;
-use crate::waiter::Waiter;
+use crate::waiter::{Event, Waiter};
 use sanderling_log_format::LogKind;
 use sanderling_os::poll::Readiness;
 use sanderling_tls::ServerTls;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,11 +40,16 @@ const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 /// many connections have work left.
 const READY_PER_ITERATION_MAX: usize = 16;
 
+/// Times that backends and clients take from each other in one iteration.
+const EXCHANGES_PER_ITERATION_MAX: usize = 8;
+
 /// The connections of one worker.
 pub(crate) struct Connections<'s> {
     shared: &'s Shared,
     worker_index: usize,
     slab: Slab<Connection<'s>>,
+    /// Connections to backends; `None` until a site has a route to one.
+    backends: Option<Box<Backends>>,
     /// Connections whose budget was used up before their work was done, each once.
     ready: Vec<Key>,
     timers: Timers,
@@ -86,6 +93,7 @@ impl<'s> Connections<'s> {
             shared,
             worker_index,
             slab: Slab::new(),
+            backends: None,
             ready: Vec::new(),
             timers: Timers::default(),
             idle: [IdleList::new(), IdleList::new()],
@@ -111,6 +119,7 @@ impl<'s> Connections<'s> {
             handshakes_left: HANDSHAKES_PER_ITERATION_MAX,
         };
         connections.update_log();
+        connections.update_backends();
         connections
     }
 
@@ -147,6 +156,7 @@ impl<'s> Connections<'s> {
         if self.shared.snapshot_version() != self.snapshot_version {
             (self.snapshot, self.snapshot_version) = self.shared.snapshot();
             self.update_log();
+            self.update_backends();
         }
         if let Some(log) = &self.log {
             log.set_time(&self.clock);
@@ -171,6 +181,72 @@ impl<'s> Connections<'s> {
         }
         let log = self.log.get_or_insert_with(|| Rc::new(WorkerLog::new(Arc::clone(&self.metrics))));
         log.set(access_log.as_ref(), self.shared.log_queue(LogKind::Access), slots);
+    }
+
+    /// Begins to connect to backends if a site has a route to one, and forgets those that have none any longer.
+    fn update_backends(&mut self) {
+        match &mut self.backends {
+            Some(backends) => backends.forget_unused(),
+            None if self.snapshot.sites.have_backends() => {
+                let backends = Backends::new(
+                    self.snapshot.unix_connector.clone(),
+                    self.worker_index,
+                    Arc::clone(&self.shared.backend_problems),
+                );
+                self.backends = Some(Box::new(backends));
+            }
+            None => {}
+        }
+    }
+
+    /// Connections to backends are made in memory.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn memory_backend(&mut self) -> &mut crate::backends::MemoryBackend {
+        self.backends.get_or_insert_default().memory.get_or_insert_default()
+    }
+
+    /// Serves a connection to a backend that has become ready.
+    #[cold]
+    pub(crate) fn advance_backend(&mut self, key: Key, readiness: Readiness) {
+        let now_ms = self.clock.now_ms();
+        if let Some(backends) = &mut self.backends {
+            backends.advance(key, Some(readiness), self.buffers.received_room(), now_ms);
+        }
+        self.exchange_with_backends();
+    }
+
+    /// Takes connections to backends that another process has made.
+    pub(crate) fn take_backend_connections(&mut self) {
+        if let Some(backends) = &mut self.backends {
+            backends.take_unix_connections(self.clock.now_ms());
+        }
+    }
+
+    /// Lets backends and clients take from each other what they have, until neither has more.
+    #[inline]
+    pub(crate) fn exchange_with_backends(&mut self) {
+        for _ in 0..EXCHANGES_PER_ITERATION_MAX {
+            let Some(backends) = &mut self.backends else { return };
+            if !backends.has_work() {
+                return;
+            }
+            backends.advance_awaited(self.buffers.received_room(), self.clock.now_ms());
+            for Waiter { connection, stream, .. } in backends.take_awakened() {
+                self.note_event(SentEvent { connection, stream, event: Event::Backend });
+            }
+        }
+    }
+
+    /// Whether backends or their clients have work left.
+    fn has_backend_work(&self) -> bool {
+        self.backends.as_ref().is_some_and(|backends| backends.has_work())
+    }
+
+    /// Registers new connections to backends.
+    pub(crate) fn register_backends(&mut self, register: impl Fn(BorrowedFd<'_>, Key) -> io::Result<()>) {
+        if let Some(backends) = &mut self.backends {
+            backends.register(register, self.clock.now_ms());
+        }
     }
 
     /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
@@ -209,13 +285,14 @@ impl<'s> Connections<'s> {
 
     /// When the next connection expires, at the earliest, or handshakes that wait for their key are retried.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
-        let next_ms = self.timers.next_ms();
+        let of_backends = self.backends.as_ref().and_then(|backends| backends.next_deadline_ms());
+        let next_ms = self.timers.next_ms().into_iter().chain(of_backends).min();
         self.key_queue.next_try_ms().map_or(next_ms, |try_ms| Some(next_ms.map_or(try_ms, |next| next.min(try_ms))))
     }
 
     /// Whether a connection has work left, so that the worker must not wait.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.has_backend_work()
     }
 
     /// A permit for one more connection. At the limit of all, the longest idle connection is closed for it, and at that
@@ -367,6 +444,10 @@ impl<'s> Connections<'s> {
     /// Serves or closes the connections whose deadline has passed, and tries handshakes that wait for their key.
     pub(crate) fn expire(&mut self) {
         let now_ms = self.clock.now_ms();
+        if let Some(backends) = &mut self.backends {
+            backends.expire(now_ms);
+            self.exchange_with_backends();
+        }
         if self.key_queue.next_try_ms().is_some_and(|try_ms| try_ms <= now_ms) {
             self.try_keys();
         }
@@ -486,6 +567,7 @@ impl<'s> Connections<'s> {
             files: &mut self.files,
             reads: &self.shared.reads,
             authenticator: &self.shared.authenticator,
+            backends: self.backends.as_deref_mut(),
             options: &self.shared.options,
             clock: &self.clock,
             buffers: &mut self.buffers,

@@ -14,7 +14,7 @@ use crate::socket_set::Role;
 use crate::threads::connections::Connections;
 use crate::threads::listener_state::{Accepting, ListenerState};
 use crate::threads::shared::Shared;
-use sanderling_os::poll::{Events, Poller, Readiness, Token};
+use sanderling_os::poll::{Events, Interest, Poller, Readiness, Token};
 use sanderling_os::tcp::Stream;
 use std::io;
 use std::net::SocketAddr;
@@ -75,6 +75,7 @@ enum DrainState<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Connection(Key),
+    Backend(Key),
     Listener(usize),
     /// Another thread wants the worker to check shared state.
     Wakeup,
@@ -85,11 +86,13 @@ pub(crate) const WAKEUP: Token = KIND_WAKEUP << Key::BITS;
 const KIND_CONNECTION: usize = 0;
 const KIND_LISTENER: usize = 1;
 const KIND_WAKEUP: usize = 2;
+const KIND_BACKEND: usize = 3;
 
 impl Source {
     fn token(self) -> Token {
         match self {
             Source::Connection(key) => KIND_CONNECTION << Key::BITS | key.packed() as usize,
+            Source::Backend(key) => KIND_BACKEND << Key::BITS | key.packed() as usize,
             Source::Listener(index) => KIND_LISTENER << Key::BITS | index,
             Source::Wakeup => WAKEUP,
         }
@@ -99,6 +102,7 @@ impl Source {
         let rest = token & ((1 << Key::BITS) - 1);
         match token >> Key::BITS {
             KIND_CONNECTION => Source::Connection(Key::unpacked(rest as u64)),
+            KIND_BACKEND => Source::Backend(Key::unpacked(rest as u64)),
             KIND_LISTENER => Source::Listener(rest),
             _ => Source::Wakeup,
         }
@@ -153,6 +157,11 @@ impl<'s> Worker<'s> {
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         ready_listeners.into_iter().for_each(|index| self.accept(index));
         self.connections.expire();
+        self.connections.exchange_with_backends();
+        let poller = &self.poller;
+        self.connections.register_backends(|descriptor, key| {
+            poller.register(&descriptor, Source::Backend(key).token(), Interest::ReadableAndWritable)
+        });
         // After everything that closes connections: new ones get their permits immediately.
         self.resume_accepting();
         self.end_final_window()?;
@@ -175,11 +184,13 @@ impl<'s> Worker<'s> {
     fn dispatch(&mut self, source: Source, readiness: Readiness) {
         match source {
             Source::Connection(key) => self.connections.advance(key, Some(readiness)),
+            Source::Backend(key) => self.connections.advance_backend(key, readiness),
             Source::Listener(index) => self.accept(index),
             Source::Wakeup => {
                 for event in self.inbox.take() {
                     self.connections.note_event(event);
                 }
+                self.connections.take_backend_connections();
                 self.evict_for_others();
             }
         }

@@ -1,7 +1,7 @@
 //! The deadlines of a connection: for receiving, for sending, and the effect when one passes.
 
 use super::{Connection, Next, Protocol, State};
-use crate::clock::ms;
+use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context};
 use crate::file_error::FileError;
 use crate::limits::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
@@ -26,7 +26,12 @@ impl<'s> Connection<'s> {
     pub(super) fn begin_receiving(&mut self, has_answered: bool, context: &Context<'_, 's>) {
         let now_ms = context.clock.now_ms();
         let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
-        let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
+        let deadline_ms = match timeout {
+            // A backend gets a body of any length as it arrives, for which the least rate holds.
+            _ if self.protocol_state.passes_body_on() => Milliseconds::MAX,
+            Some(timeout) => now_ms + ms(timeout),
+            None => self.timer.deadline_ms,
+        };
         self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
         // Part of a DNS query does not count as use of a connection (RFC 7766 §6.2.3).
         if has_answered || self.protocol() == Protocol::Http {
@@ -34,19 +39,27 @@ impl<'s> Connection<'s> {
         }
     }
 
+    /// Whether a backend gets the body that arrives, which still has the deadline of its head.
+    pub(super) fn begins_to_pass_body_on(&self) -> bool {
+        self.protocol_state.passes_body_on() && !self.rate_window.is_unbounded()
+    }
+
     /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured
     /// while the transport, and not a disk, delays the response.
     pub(super) fn move_send_deadline(&mut self, sent: Sent, has_progress: bool, context: &Context<'_, 's>) {
         let (now_ms, timeout_ms) = (context.clock.now_ms(), ms(self.protocol_state.send_timeout(context.options)));
-        let deadline_ms = match has_progress {
+        let begins = self.timer.deadline_ms == Milliseconds::MAX;
+        let deadline_ms = match has_progress || begins {
             true => now_ms + timeout_ms,
             false => self.rate_window.send_deadline_ms().unwrap_or(self.timer.deadline_ms),
         };
-        self.timer.deadline_ms = if sent == Sent::WaitsForRead {
-            self.rate_window = RateWindow::None;
-            deadline_ms
-        } else {
-            self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms)
+        self.timer.deadline_ms = match sent {
+            Sent::WaitsForRead | Sent::WaitsForBackend => {
+                self.rate_window = RateWindow::None;
+                // A backend has a deadline of its own.
+                if sent == Sent::WaitsForBackend { Milliseconds::MAX } else { deadline_ms }
+            }
+            _ => self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms),
         };
     }
 
@@ -130,6 +143,7 @@ impl<'s> Connection<'s> {
             | State::Ready
             | State::Waiting
             | State::InProgress
+            | State::Tunnel
             | State::Lingering { .. } => Expiry::DeadlinePassed,
         }
     }

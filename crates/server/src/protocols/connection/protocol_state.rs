@@ -1,6 +1,7 @@
 //! The protocol of a connection with its state, and its interface to the connection.
 
 use crate::context::{ConnectionInfo, Context, Input, Step};
+use crate::net::call::CallHandle;
 use crate::options::Options;
 use crate::protocols::dns_stream::DnsStream;
 use crate::protocols::http1::Http1;
@@ -19,6 +20,8 @@ pub(crate) enum ProtocolState<'s> {
 pub(crate) enum OtherProtocol<'s> {
     Http2(Box<Http2<'s>>),
     Dns(DnsStream),
+    /// Bytes of the client for this call, and back.
+    Tunnel(CallHandle),
 }
 
 impl<'s> OtherProtocol<'s> {
@@ -27,13 +30,14 @@ impl<'s> OtherProtocol<'s> {
         match self {
             OtherProtocol::Http2(_) => crate::protocols::http2::STEPS_PER_ITERATION_MAX,
             OtherProtocol::Dns(_) => crate::protocols::dns_stream::QUERIES_PER_ITERATION_MAX,
+            OtherProtocol::Tunnel(_) => 1,
         }
     }
 
     #[inline(never)]
     pub(super) fn idle_timeout(&self, options: &Options) -> Duration {
         match self {
-            OtherProtocol::Http2(_) => options.http.idle_timeout,
+            OtherProtocol::Http2(_) | OtherProtocol::Tunnel(_) => options.http.idle_timeout,
             OtherProtocol::Dns(_) => options.dns.tcp_idle_timeout,
         }
     }
@@ -47,7 +51,7 @@ impl<'s> OtherProtocol<'s> {
     ) -> Step<'s> {
         match self {
             OtherProtocol::Dns(dns) => dns.step(input, info, context),
-            OtherProtocol::Http2(_) => unreachable!("streams are processed by themselves"),
+            OtherProtocol::Http2(_) | OtherProtocol::Tunnel(_) => unreachable!("they have no sequence of requests"),
         }
     }
 }
@@ -74,7 +78,18 @@ impl<'s> ProtocolState<'s> {
             ProtocolState::Http1(http) => http.has_partial_request(),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.has_work(),
             ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.is_busy(),
+            ProtocolState::Other(OtherProtocol::Tunnel(_)) => false,
         }
+    }
+
+    /// Whether the request of a connection without streams waits for a backend.
+    pub(super) fn has_call(&self) -> bool {
+        matches!(self, ProtocolState::Http1(http) if http.has_call())
+    }
+
+    /// Whether a backend gets the body of its request as it arrives.
+    pub(super) fn passes_body_on(&self) -> bool {
+        matches!(self, ProtocolState::Http1(http) if http.passes_body_on())
     }
 
     /// Bytes that the protocol holds: of requests that have left the input already, and of responses.
@@ -84,6 +99,7 @@ impl<'s> ProtocolState<'s> {
             ProtocolState::Http1(http) => http.held_bytes(),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.held_bytes(),
             ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.held_bytes(),
+            ProtocolState::Other(OtherProtocol::Tunnel(call)) => call.held_bytes(),
         }
     }
 
@@ -92,7 +108,7 @@ impl<'s> ProtocolState<'s> {
         match self {
             ProtocolState::Http1(http) => http.held_bytes(),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.partial_bytes(),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => 0,
+            ProtocolState::Other(OtherProtocol::Dns(_) | OtherProtocol::Tunnel(_)) => 0,
         }
     }
 
@@ -101,7 +117,7 @@ impl<'s> ProtocolState<'s> {
         match self {
             ProtocolState::Http1(http) => Some(http.received_bytes()),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.received_bytes(),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => None,
+            ProtocolState::Other(OtherProtocol::Dns(_) | OtherProtocol::Tunnel(_)) => None,
         }
     }
 
@@ -111,7 +127,7 @@ impl<'s> ProtocolState<'s> {
             ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
                 (options.http.receive_rate_min, options.http.send_rate_min)
             }
-            ProtocolState::Other(OtherProtocol::Dns(_)) => (0, 0),
+            ProtocolState::Other(OtherProtocol::Dns(_) | OtherProtocol::Tunnel(_)) => (0, 0),
         }
     }
 
@@ -152,13 +168,16 @@ impl<'s> ProtocolState<'s> {
                 (answered_count != 0).then_some(options.http.request_timeout)
             }
             ProtocolState::Other(OtherProtocol::Dns(_)) => has_answered.then_some(options.dns.tcp_idle_timeout),
+            ProtocolState::Other(OtherProtocol::Tunnel(_)) => None,
         }
     }
 
     /// While the client takes nothing of an answer.
     pub(super) fn send_timeout(&self, options: &Options) -> Duration {
         match self {
-            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => options.http.send_timeout,
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_) | OtherProtocol::Tunnel(_)) => {
+                options.http.send_timeout
+            }
             ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.send_timeout(&options.dns),
         }
     }
@@ -175,7 +194,7 @@ impl<'s> ProtocolState<'s> {
         match self {
             ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, unprocessed, connection, context),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.write_timeout_response(is_sent, context),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => false,
+            ProtocolState::Other(OtherProtocol::Dns(_) | OtherProtocol::Tunnel(_)) => false,
         }
     }
 }

@@ -46,8 +46,8 @@ impl<'s> Connection<'s> {
     /// The result of sending `sent_bytes`, combined with that of sending the encrypted data.
     #[inline]
     pub(super) fn encrypted(&mut self, sent: Sent, mut sent_bytes: u64) -> io::Result<(Sent, u64)> {
-        // After a change of the file, the connection is reset.
-        if self.is_plain || sent == Sent::FileChanged {
+        // The connection is reset.
+        if self.is_plain || sent == Sent::CutOff {
             return Ok((sent, sent_bytes));
         }
         let is_flushed = match (sent, self.state) {
@@ -88,13 +88,13 @@ impl<'s> Connection<'s> {
                 }
                 _ => Ok(None),
             },
-            Sent::FileChanged => {
+            Sent::CutOff => {
                 context.metrics.add(Counter::HttpAborted, 1);
                 self.queue.files().for_each(|file| context.files.invalidate(file));
                 self.transport.reset_on_close()?;
                 Ok(Some(Next::Close))
             }
-            Sent::Blocked | Sent::BudgetUsed | Sent::WaitsForRead => {
+            Sent::Blocked | Sent::BudgetUsed | Sent::WaitsForRead | Sent::WaitsForBackend => {
                 let has_begun = !matches!(self.state, State::Sending | State::Closing(_));
                 self.move_send_deadline(sent, sent_bytes != 0 || has_begun, context);
                 if !matches!(self.state, State::Closing(_)) {

@@ -3,7 +3,7 @@
 
 use super::protocol_state::{OtherProtocol, ProtocolState};
 use super::{BYTES_PER_REQUEST, Connection, Next, State};
-use crate::clock::ms;
+use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context, Input};
 use crate::metrics::Counter;
 use crate::options::HttpOptions;
@@ -135,7 +135,10 @@ impl<'s> Connection<'s> {
         });
         let new_deadline_ms = context.clock.now_ms() + ms(options.send_timeout);
         let Some(http) = self.http2_mut() else { return };
-        let deadline_ms = kept_deadline_ms.unwrap_or(new_deadline_ms);
+        let deadline_ms = match http.has_deadline() {
+            true => kept_deadline_ms.unwrap_or(new_deadline_ms),
+            false => Milliseconds::MAX,
+        };
         http.send_deadline_ms = Some(deadline_ms);
         self.timer.deadline_ms = deadline_ms;
     }

@@ -1,0 +1,206 @@
+//! Parses the address of an application: `http://127.0.0.1:3000`, `127.0.0.1:9000`, `unix:/run/app.sock`.
+
+use crate::diagnostic::Problem;
+use crate::paths::SOCKET_PATH_BYTES_MAX;
+use sanderling_site_rules::BackendAddress;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The protocol of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Http,
+    FastCgi,
+}
+
+impl Spoken {
+    /// How a message writes an address.
+    fn example(self) -> &'static str {
+        match self {
+            Spoken::Http => "http://127.0.0.1:3000",
+            Spoken::FastCgi => "127.0.0.1:9000",
+        }
+    }
+}
+
+/// The address that `text` has. Names other than `localhost` are not resolved: they could come to mean another machine.
+///
+/// # Errors
+/// The problem.
+pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<BackendAddress, Problem> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return parse_path(text, path);
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    match (scheme, spoken) {
+        ("" | "http", Spoken::Http) | ("", Spoken::FastCgi) => {}
+        ("https", Spoken::Http) => {
+            let remedy = "write http://ADDRESS:PORT; for another machine use a tunnel or a private network";
+            return Err(Problem::new(format!("`{text}`: TLS to an application is not supported"), remedy));
+        }
+        ("ws" | "wss", Spoken::Http) => {
+            let remedy = format!("write {}, which carries WebSocket too", spoken.example());
+            return Err(Problem::new(format!("`{text}` has the scheme {scheme}"), remedy));
+        }
+        _ => {
+            let message = format!("`{text}` has the unknown scheme `{scheme}`");
+            return Err(Problem::new(message, format!("write {} or unix:/run/app.sock", spoken.example())));
+        }
+    }
+    if rest.starts_with("unix:") {
+        return Err(Problem::new(format!("`{text}` has a scheme before a UNIX socket"), "write unix:/run/app.sock"));
+    }
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    if authority.contains(['/', '?', '#']) {
+        let remedy = "leave it out; `strip_prefix = true` removes the path of the route before the application gets it";
+        return Err(Problem::new(format!("`{text}` has a path"), remedy));
+    }
+    let address = parse_tcp(text, authority, spoken)?;
+    if address.port() == 0 {
+        return Err(Problem::new(
+            format!("`{text}` has the port 0"),
+            "write the port at which the application listens",
+        ));
+    }
+    if address.ip().is_unspecified() {
+        let remedy = format!("write the address of one machine, for example {}", spoken.example());
+        return Err(Problem::new(format!("`{text}` means all addresses of this machine"), remedy));
+    }
+    Ok(BackendAddress::Tcp(address))
+}
+
+fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
+    if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
+        let message = format!("`{}` is not an absolute path of a UNIX socket", text.escape_debug());
+        return Err(Problem::new(message, "write unix:/run/app.sock"));
+    }
+    if path.len() > SOCKET_PATH_BYTES_MAX {
+        let message = format!("the path of the UNIX socket `{path}` is longer than {SOCKET_PATH_BYTES_MAX} bytes");
+        return Err(Problem::new(message, "move the socket to a shorter path"));
+    }
+    Ok(BackendAddress::Unix(PathBuf::from(path)))
+}
+
+fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<SocketAddr, Problem> {
+    /// Of `http://127.0.0.1` (RFC 9110 §4.2.1).
+    const HTTP_PORT: u16 = 80;
+    if let Ok(address) = authority.parse() {
+        return Ok(address);
+    }
+    let bare = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return match spoken {
+            // Without brackets, the last group of an IPv6 address may have been meant as a port.
+            Spoken::Http if text.starts_with("http://") && (ip.is_ipv4() || authority.starts_with('[')) => {
+                Ok(SocketAddr::new(ip, HTTP_PORT))
+            }
+            _ => {
+                let shown = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+                let message = format!("`{text}` has no port");
+                Err(Problem::new(message, format!("write it after the address, for example {shown}:3000")))
+            }
+        };
+    }
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
+    let is_name = !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        && host.bytes().any(|byte| byte.is_ascii_alphabetic());
+    match port.parse::<u16>() {
+        Ok(port) if host.eq_ignore_ascii_case("localhost") => {
+            Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+        }
+        _ if is_name && (port.is_empty() || port.parse::<u16>().is_ok()) => {
+            let message = if host.eq_ignore_ascii_case("localhost") {
+                format!("`{text}` has no port")
+            } else {
+                format!("`{text}` has the host name {host}, which is not resolved")
+            };
+            Err(Problem::new(message, format!("write its address and port, for example {}", spoken.example())))
+        }
+        _ => {
+            let message = format!("`{}` is not the address of an application", text.escape_debug());
+            Err(Problem::new(message, format!("write {} or unix:/run/app.sock", spoken.example())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |text: &str| BackendAddress::Tcp(text.parse().expect("an address"));
+        for (text, spoken, expected) in [
+            ("http://127.0.0.1:3000", Spoken::Http, tcp("127.0.0.1:3000")),
+            ("http://127.0.0.1:3000/", Spoken::Http, tcp("127.0.0.1:3000")),
+            ("127.0.0.1:3000", Spoken::Http, tcp("127.0.0.1:3000")),
+            ("http://192.0.2.1", Spoken::Http, tcp("192.0.2.1:80")),
+            ("http://[2001:db8::1]:81", Spoken::Http, tcp("[2001:db8::1]:81")),
+            ("http://[::1]", Spoken::Http, tcp("[::1]:80")),
+            ("http://localhost:3000", Spoken::Http, tcp("127.0.0.1:3000")),
+            ("127.0.0.1:9000", Spoken::FastCgi, tcp("127.0.0.1:9000")),
+            ("localhost:9000", Spoken::FastCgi, tcp("127.0.0.1:9000")),
+            ("unix:/run/app.sock", Spoken::Http, BackendAddress::Unix("/run/app.sock".into())),
+            ("unix:/run/php/php-fpm.sock", Spoken::FastCgi, BackendAddress::Unix("/run/php/php-fpm.sock".into())),
+        ] {
+            assert_eq!(parse_backend_address(text, spoken), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_address_gets_a_remedy() {
+        let long = format!("unix:/{}", "a".repeat(107));
+        for (text, spoken, expected) in [
+            (
+                "https://10.0.0.1",
+                Spoken::Http,
+                "TLS to an application is not supported; write http://ADDRESS:PORT; for another machine use a tunnel \
+                 or a private network",
+            ),
+            (
+                "ws://127.0.0.1:1",
+                Spoken::Http,
+                "has the scheme ws; write http://127.0.0.1:3000, which carries WebSocket too",
+            ),
+            (
+                "h2c://127.0.0.1:1",
+                Spoken::Http,
+                "unknown scheme `h2c`; write http://127.0.0.1:3000 or unix:/run/app.sock",
+            ),
+            (
+                "http://127.0.0.1:9000",
+                Spoken::FastCgi,
+                "unknown scheme `http`; write 127.0.0.1:9000 or unix:/run/app.sock",
+            ),
+            (
+                "http://app.internal:80",
+                Spoken::Http,
+                "has the host name app.internal, which is not resolved; write its address",
+            ),
+            ("app", Spoken::Http, "has the host name app, which is not resolved"),
+            ("http://localhost", Spoken::Http, "`http://localhost` has no port; write its address and port"),
+            ("http://127.0.0.1:1/api", Spoken::Http, "has a path; leave it out; `strip_prefix = true` removes"),
+            ("http://127.0.0.1:0", Spoken::Http, "has the port 0; write the port at which"),
+            ("0.0.0.0:3000", Spoken::Http, "means all addresses of this machine; write the address of one machine"),
+            ("127.0.0.1", Spoken::FastCgi, "has no port; write it after the address, for example 127.0.0.1:3000"),
+            ("::1", Spoken::Http, "has no port; write it after the address, for example [::1]:3000"),
+            ("http://::1", Spoken::Http, "has no port; write it after the address, for example [::1]:3000"),
+            (
+                "http://127.0.0.1:99999",
+                Spoken::Http,
+                "is not the address of an application; write http://127.0.0.1:3000",
+            ),
+            ("3000", Spoken::Http, "is not the address of an application"),
+            ("", Spoken::Http, "is not the address of an application"),
+            ("unix:run/app.sock", Spoken::Http, "is not an absolute path of a UNIX socket; write unix:/run/app.sock"),
+            ("unix:/run/", Spoken::Http, "is not an absolute path of a UNIX socket"),
+            ("http://unix:/run/app.sock", Spoken::Http, "has a scheme before a UNIX socket; write unix:/run/app.sock"),
+            (&long, Spoken::Http, "is longer than 107 bytes; move the socket to a shorter path"),
+        ] {
+            let problem = parse_backend_address(text, spoken).expect_err(text);
+            let shown = format!("{}; {}", problem.message, problem.remedy);
+            assert!(shown.contains(expected), "{shown}");
+        }
+    }
+}

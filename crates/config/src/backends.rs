@@ -1,0 +1,58 @@
+//! The applications of a configuration: where a server process connects, and the routes that never reach theirs.
+
+use crate::config::Config;
+use crate::diagnostic::{Diagnostic, Problem};
+use crate::routes::SiteRoute;
+use sanderling_site_rules::{Backend, BackendAddress};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+impl Config {
+    /// The applications of all routes. Several routes may have the same.
+    pub fn backends(&self) -> impl Iterator<Item = &Backend> {
+        self.sites.iter().flat_map(|site| &site.options.rules.routes).filter_map(SiteRoute::backend)
+    }
+
+    fn backend_addresses(&self) -> impl Iterator<Item = &BackendAddress> {
+        self.backends().flat_map(|backend| &backend.servers).map(|server| &server.address)
+    }
+
+    /// Whether a route has an application.
+    pub fn has_backends(&self) -> bool {
+        self.backends().next().is_some()
+    }
+
+    /// The TCP ports to which a server process connects.
+    pub fn backend_ports(&self) -> BTreeSet<u16> {
+        let port = |address: &BackendAddress| match address {
+            BackendAddress::Tcp(address) => Some(address.port()),
+            BackendAddress::Unix(_) => None,
+        };
+        self.backend_addresses().filter_map(port).collect()
+    }
+
+    /// The UNIX sockets to which a server process is connected.
+    pub fn backend_sockets(&self) -> BTreeSet<&Path> {
+        let path = |address| match address {
+            &BackendAddress::Tcp(_) => None,
+            BackendAddress::Unix(path) => Some(path.as_path()),
+        };
+        self.backend_addresses().filter_map(path).collect()
+    }
+
+    /// A warning for each route that never answers, because another one answers all of its requests.
+    pub fn hidden_routes(&self) -> impl Iterator<Item = Diagnostic> {
+        self.sites.iter().flat_map(|site| {
+            let routes = &site.options.rules.routes;
+            routes.iter().enumerate().filter_map(|(index, later)| {
+                let first = routes[..index].iter().find(|first| first.route.hides(&later.route))?;
+                let message = format!(
+                    "the route `{}` never answers: `{}` at {} answers all of its requests",
+                    later.route.name, first.route.name, first.location
+                );
+                let remedy = "remove one of the two, or give this one another condition";
+                Some(Diagnostic::warning(later.location.clone(), Problem::new(message, remedy)))
+            })
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The routes of a configuration: the requests that an application answers, and the defaults of their keys.
+
+use crate::diagnostic::ValueLocation;
+use sanderling_site_rules::{
+    Backend, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction, RouteConditions, RuleError,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Routes of one site: each request is compared with them one after the other.
+pub(super) const ROUTES_MAX: usize = 256;
+/// Servers of one backend.
+pub(super) const SERVERS_MAX: usize = 64;
+/// The largest share of a server, relative to one with a weight of 1.
+pub(super) const WEIGHT_MAX: u64 = 1_000;
+/// Bytes of a response that the configuration has.
+pub(super) const RESPONSE_TEXT_BYTES_MAX: usize = 16_384;
+/// Bytes of the value of a field that a route sets or requires.
+pub(super) const FIELD_VALUE_BYTES_MAX: usize = 4_096;
+
+/// Time in which an application begins its response, or sends a further part: that of nginx and HAProxy.
+pub(super) const TIMEOUT_MS_DEFAULT: u64 = 60_000;
+pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
+/// An application of this machine or its network is connected at once; a lost packet is sent again after 1 s and 3 s.
+pub(super) const CONNECT_TIMEOUT_MS_DEFAULT: u64 = 5_000;
+pub(super) const CONNECT_TIMEOUT_MS_MAX: u64 = 600_000;
+/// Less than the time after which applications close an unused connection: 5 s in Node. A request that is sent at that
+/// moment would be lost.
+pub(super) const IDLE_TIMEOUT_MS_DEFAULT: u64 = 4_000;
+/// The same for FastCGI: each connection that is kept occupies a process of php-fpm, for which other requests may wait.
+pub(super) const FASTCGI_IDLE_TIMEOUT_MS_DEFAULT: u64 = 100;
+pub(super) const IDLE_TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// Connections of each worker to each server.
+pub(super) const CONNECTIONS_DEFAULT: u64 = 512;
+pub(super) const CONNECTIONS_MAX: u64 = 65_536;
+/// No limit: a request is passed on as it is received, so that its size costs the server neither memory nor disk, and
+/// only the application knows what it takes.
+pub(super) const REQUEST_BODY_BYTES_DEFAULT: u64 = u64::MAX;
+pub(super) const REQUEST_BODY_BYTES_MAX: u64 = 1 << 40;
+
+/// A route with its place in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteRoute {
+    /// The route.
+    pub route: Route,
+    /// Its position in the configuration.
+    pub location: ValueLocation,
+}
+
+impl SiteRoute {
+    /// The application that answers; `None` for a fixed response.
+    pub fn backend(&self) -> Option<&Backend> {
+        match &self.route.action {
+            RouteAction::Pass(pass) => Some(&pass.backend),
+            RouteAction::Respond { .. } => None,
+        }
+    }
+}
+
+/// The pattern of a route: `/api/` is all below it.
+///
+/// # Errors
+/// The problem.
+pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
+    if text.ends_with('/') { Pattern::parse(&format!("{text}*"), &[]) } else { Pattern::parse(text, &[]) }
+}
+
+/// The route `name` to one server that speaks HTTP, with the default of each key.
+pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -> Route {
+    let backend = Backend {
+        servers: vec![server],
+        protocol: BackendProtocol::Http1,
+        connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
+        idle_timeout: Duration::from_millis(IDLE_TIMEOUT_MS_DEFAULT),
+        connections_max: usize::try_from(CONNECTIONS_DEFAULT).unwrap_or(usize::MAX),
+    };
+    let pass = BackendRoute {
+        backend: Arc::new(backend),
+        strip_prefix: false,
+        host: None,
+        request_fields: Vec::new(),
+        response_fields: Vec::new(),
+        body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
+        timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
+    };
+    let (name, literal_bytes, conditions) = (name.to_owned(), pattern.literal_bytes(), RouteConditions::default());
+    Route { name, pattern, literal_bytes, conditions, files_first: false, action: RouteAction::Pass(Box::new(pass)) }
+}

@@ -1,0 +1,530 @@
+//! The connections of one worker to the backends of routes: which of them gets a request, and what follows a failure.
+//!
+//! A connection has one request at a time. Unused ones are kept, and the last used one is taken first, so that the
+//! others expire. A request that finds a kept connection closed is repeated on a new one, if the backend cannot have
+//! carried it out, or if it may be carried out twice.
+
+mod connection;
+
+use crate::backend_problems::{BackendProblem, BackendProblems};
+use crate::clock::{Clock, Milliseconds, ms};
+use crate::net::call::{Call, CallError, CallHandle, CallRequest, CallResponse, Wakeups};
+use crate::net::transport::Transport;
+use crate::slab::{Key, Slab};
+use crate::timers::Timers;
+use crate::unix_connector::UnixConnector;
+use crate::waiter::Waiter;
+use connection::{BackendConnection, Progress, Tools};
+use sanderling_os::poll::Readiness;
+use sanderling_os::tcp::Stream;
+use sanderling_site_rules::{Backend, BackendAddress, Route};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connections on which one request is tried, at most.
+const ATTEMPTS_MAX: u8 = 3;
+/// How long a server to which no connection could be made gets no request while another one does: first, and at most.
+const DOWN_MS: Milliseconds = 500;
+const DOWN_MS_MAX: Milliseconds = 30_000;
+/// How long after its last response a server that refuses connections counts as one that is being restarted, and how
+/// often a request then tries again.
+const RESTART_MS: Milliseconds = 10_000;
+const RETRY_MS: Milliseconds = 50;
+/// Requests that wait for a connection to one backend; further ones are refused.
+const WAITING_MAX: usize = 1_024;
+
+/// The connections of a worker to backends.
+#[derive(Debug, Default)]
+pub(crate) struct Backends {
+    connections: Slab<BackendConnection>,
+    groups: Vec<Group>,
+    /// The group of each backend of the routes. Backends that are equal have one group, so that a reload keeps it.
+    group_of: HashMap<*const Backend, usize>,
+    timers: Timers,
+    wakeups: Wakeups,
+    /// Connections that are not registered with the poller.
+    unregistered: Vec<Key>,
+    /// Makes connections to UNIX sockets for this worker.
+    unix: Option<(Arc<UnixConnector>, usize)>,
+    /// The backend and its server of each such connection that is being made.
+    opening: HashMap<u32, (usize, usize)>,
+    /// The waiters that get an event.
+    awakened: Vec<Waiter>,
+    problems: Arc<BackendProblems>,
+    /// When requests whose connection failed try again.
+    retry_ms: Milliseconds,
+    /// Whether requests may wait for a connection.
+    has_waiting: bool,
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) memory: Option<MemoryBackend>,
+}
+
+/// The servers of a backend, and the requests that wait for a connection to one of them.
+#[derive(Debug)]
+struct Group {
+    /// All values that stand for it, so that their addresses name nothing else.
+    backends: Vec<Arc<Backend>>,
+    servers: Vec<Server>,
+    waiting: VecDeque<WaitingCall>,
+}
+
+#[derive(Debug)]
+struct WaitingCall {
+    call: Call,
+    until_ms: Milliseconds,
+    /// The error after which it tries again at the next look; `None` while it waits for a connection to become free.
+    error: Option<CallError>,
+}
+
+/// A server of a backend.
+#[derive(Debug, Default)]
+struct Server {
+    /// Unused connections, the last used one last.
+    idle: Vec<Key>,
+    open_count: usize,
+    /// Requests that were given to it.
+    request_count: u64,
+    /// When it last completed a response.
+    responded_ms: Option<Milliseconds>,
+    /// Until when, and for how long, it gets no requests while another one does.
+    down: Option<(Milliseconds, Milliseconds)>,
+}
+
+/// The end of a connection whose other end is a test.
+#[cfg(any(test, feature = "simulation"))]
+#[derive(Debug, Default)]
+pub(crate) struct MemoryBackend {
+    /// The streams, in the order in which they were connected, with their keys.
+    pub(crate) streams: Vec<(crate::net::memory_stream::MemoryStream, Key)>,
+    /// The next connections fail.
+    pub(crate) refuses: bool,
+}
+
+impl Backends {
+    /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index.
+    pub(crate) fn new(
+        unix: Option<Arc<UnixConnector>>,
+        worker_index: usize,
+        problems: Arc<BackendProblems>,
+    ) -> Backends {
+        Backends { unix: unix.map(|connector| (connector, worker_index)), problems, ..Backends::default() }
+    }
+
+    /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
+    pub(crate) fn begin(
+        &mut self,
+        route: &Arc<Route>,
+        request: CallRequest,
+        waiter: Waiter,
+        clock: &Clock,
+    ) -> CallHandle {
+        let call = Call::new(Arc::clone(route), waiter, request);
+        let handle = call.handle(&self.wakeups);
+        self.assign(call, clock.now_ms());
+        handle
+    }
+
+    /// Gives a request to a server, or lets it wait for a connection.
+    fn assign(&mut self, call: Call, now_ms: Milliseconds) {
+        let backend = Arc::clone(&call.state().backend_route().backend);
+        let group_index = self.group_index(&backend);
+        let group = &mut self.groups[group_index];
+        let Some(server) = group.choose(now_ms) else {
+            return self.wait(group_index, call, None, now_ms);
+        };
+        group.servers[server].request_count += 1;
+        if let Some(key) = group.servers[server].idle.pop() {
+            return self.begin_on(key, call, now_ms);
+        }
+        match self.connect(&backend.servers[server].address, (group_index, server)) {
+            Ok(transport) => {
+                self.groups[group_index].servers[server].open_count += 1;
+                if let Some(transport) = transport {
+                    let key = self.add(transport, (group_index, server));
+                    self.begin_on(key, call, now_ms);
+                } else {
+                    self.wait(group_index, call, None, now_ms);
+                }
+            }
+            Err(error) => {
+                self.groups[group_index].servers[server].note_failure(now_ms);
+                self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+            }
+        }
+    }
+
+    /// The group of a backend.
+    fn group_index(&mut self, backend: &Arc<Backend>) -> usize {
+        if let Some(&index) = self.group_of.get(&Arc::as_ptr(backend)) {
+            return index;
+        }
+        let known = self.groups.iter().position(|group| group.backends.first().is_some_and(|own| own == backend));
+        let index = known.unwrap_or_else(|| {
+            let servers = backend.servers.iter().map(|_| Server::default()).collect();
+            self.groups.push(Group { backends: Vec::new(), servers, waiting: VecDeque::new() });
+            self.groups.len() - 1
+        });
+        self.groups[index].backends.push(Arc::clone(backend));
+        self.group_of.insert(Arc::as_ptr(backend), index);
+        index
+    }
+
+    fn wait(&mut self, group_index: usize, call: Call, error: Option<CallError>, now_ms: Milliseconds) {
+        let group = &mut self.groups[group_index];
+        let connect_timeout = call.state().backend_route().backend.connect_timeout;
+        let until_ms = *call.state().waits_until_ms.get_or_insert(now_ms + ms(connect_timeout));
+        if group.waiting.len() >= WAITING_MAX {
+            return self.fail(&call, CallError::Busy(Duration::ZERO));
+        }
+        group.waiting.push_back(WaitingCall { call, until_ms, error });
+        self.has_waiting = true;
+    }
+
+    #[cfg(any(test, feature = "simulation"))]
+    fn note_memory(&mut self, key: Key) {
+        if let Some((_, last)) = self.memory.as_mut().and_then(|memory| memory.streams.last_mut()) {
+            *last = key;
+        }
+    }
+
+    #[cfg(not(any(test, feature = "simulation")))]
+    #[expect(clippy::unused_self, reason = "tests have another one")]
+    fn note_memory(&self, _key: Key) {}
+
+    fn add(&mut self, transport: Transport, (group, server): (usize, usize)) -> Key {
+        let protocol = &self.groups[group].backend().protocol;
+        let key = self.connections.insert(BackendConnection::new(transport, protocol, (group, server)));
+        self.unregistered.push(key);
+        self.note_memory(key);
+        key
+    }
+
+    /// Takes the connections to UNIX sockets that were made.
+    pub(crate) fn take_unix_connections(&mut self, now_ms: Milliseconds) {
+        let Some((connector, worker_index)) = &self.unix else { return };
+        for (request, result) in connector.take_results(*worker_index) {
+            let Some((group, server)) = self.opening.remove(&request) else { continue };
+            match result {
+                Ok(descriptor) => {
+                    let key = self.add(Transport::plain(Stream::from(descriptor)), (group, server));
+                    self.continue_after(Progress::Free, key, now_ms);
+                }
+                Err(error) => {
+                    let of_server = &mut self.groups[group].servers[server];
+                    of_server.open_count -= 1;
+                    of_server.note_failure(now_ms);
+                    if let Some(WaitingCall { call, .. }) = self.groups[group].waiting.pop_front() {
+                        self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a connection; `None`: another process makes it.
+    fn connect(&mut self, address: &BackendAddress, place: (usize, usize)) -> io::Result<Option<Transport>> {
+        #[cfg(any(test, feature = "simulation"))]
+        if let Some(memory) = &mut self.memory {
+            if memory.refuses {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let stream = crate::net::memory_stream::MemoryStream::default();
+            stream.open_window(usize::MAX);
+            memory.streams.push((stream.clone(), Key::unpacked(0)));
+            return Ok(Some(Transport::memory(stream)));
+        }
+        match address {
+            BackendAddress::Tcp(address) => Stream::connect(*address).map(|stream| Some(Transport::plain(stream))),
+            BackendAddress::Unix(path) => {
+                let (connector, worker_index) = self.unix.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+                let request = connector.want(*worker_index, path)?;
+                self.opening.insert(request, place);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Begins a request on a connection without one.
+    fn begin_on(&mut self, key: Key, call: Call, now_ms: Milliseconds) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        call.state().connection = Some(key);
+        connection.begin(call);
+        // A response cannot be there yet, so that no room is needed.
+        self.advance(key, None, &mut [], now_ms);
+    }
+
+    /// Serves a connection that may have become ready. `room`: for received bytes.
+    pub(crate) fn advance(&mut self, key: Key, readiness: Option<Readiness>, room: &mut [u8], now_ms: Milliseconds) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(readiness) = readiness {
+            connection.set_readiness(readiness);
+        }
+        let (group, _) = connection.server;
+        let connect_timeout = self.groups[group].backend().connect_timeout;
+        let progress = connection.advance(connect_timeout, &mut Tools { room, now_ms, awakened: &mut self.awakened });
+        self.continue_after(progress, key, now_ms);
+    }
+
+    /// Carries on the work of the clients' sides, and repeats it while that makes more.
+    pub(crate) fn advance_awaited(&mut self, room: &mut [u8], now_ms: Milliseconds) {
+        for call in self.wakeups.take() {
+            let connection = call.state().connection;
+            match connection {
+                Some(key) => self.advance(key, None, room, now_ms),
+                None if !self.has_waiting => {}
+                None => {
+                    for group in &mut self.groups {
+                        group.waiting.retain(|waiting| !waiting.call.state().is_given_up());
+                    }
+                }
+            }
+        }
+    }
+
+    fn continue_after(&mut self, progress: Progress, key: Key, now_ms: Milliseconds) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(call) = connection.call()
+            && let mut state = call.state()
+            && let Some(text) = state.take_error_text()
+        {
+            let message = format!("backend {} for `{}`: {text}", state.backend_name(), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
+        match progress {
+            Progress::Waits => self.timers.queue(key, &mut connection.timer),
+            Progress::Free => {
+                if let Some(call) = connection.end() {
+                    call.state().connection = None;
+                }
+                let (group_index, server_index) = connection.server;
+                let group = &mut self.groups[group_index];
+                group.servers[server_index].down = None;
+                group.servers[server_index].responded_ms = Some(now_ms);
+                if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
+                    return self.begin_on(key, call, now_ms);
+                }
+                let kept_for = connection.kept_for(group.backend().idle_timeout);
+                connection.timer.deadline_ms = now_ms + ms(kept_for);
+                self.timers.queue(key, &mut connection.timer);
+                group.servers[server_index].idle.push(key);
+            }
+            Progress::Over => self.close(key, now_ms),
+            Progress::Failed(error) => self.fail_connection(key, error, now_ms),
+        }
+    }
+
+    /// Closes a connection whose call, if it has one, is complete or given up.
+    fn close(&mut self, key: Key, now_ms: Milliseconds) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        if let Some(call) = connection.end() {
+            call.state().connection = None;
+        }
+        let (group_index, server_index) = connection.server;
+        let group = &mut self.groups[group_index];
+        let server = &mut group.servers[server_index];
+        server.open_count -= 1;
+        server.idle.retain(|idle| *idle != key);
+        drop(connection);
+        if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
+            self.assign(call, now_ms);
+        }
+    }
+
+    /// A connection has failed: its request is tried on another one, if it may be.
+    fn fail_connection(&mut self, key: Key, error: CallError, now_ms: Milliseconds) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (group_index, server_index) = connection.server;
+        let is_unsent = matches!(error, CallError::Connect(_) | CallError::ConnectTimeout(_));
+        let may_repeat = is_unsent
+            || (error == CallError::Closed
+                && !connection.has_received()
+                && (connection.call().is_some_and(|call| call.state().request.is_idempotent)
+                    || (connection.is_reused && connection.has_sent_nothing())));
+        let call = connection.end();
+        if is_unsent {
+            self.groups[group_index].servers[server_index].note_failure(now_ms);
+        }
+        self.close(key, now_ms);
+        if let Some(call) = call {
+            call.state().connection = None;
+            self.fail_or_repeat(call, error, may_repeat, now_ms);
+        }
+    }
+
+    fn fail_or_repeat(&mut self, call: Call, error: CallError, may_repeat: bool, now_ms: Milliseconds) {
+        let mut state = call.state();
+        state.failed_count += 1;
+        let is_repeated = may_repeat && state.failed_count < ATTEMPTS_MAX && state.request.rewind();
+        let waits_until_ms = state.waits_until_ms;
+        drop(state);
+        let backend = Arc::clone(&call.state().backend_route().backend);
+        let group_index = self.group_index(&backend);
+        if matches!(error, CallError::Connect(_))
+            && may_repeat
+            && self.groups[group_index].is_being_restarted(now_ms)
+            && waits_until_ms.is_none_or(|until_ms| now_ms < until_ms)
+        {
+            // These attempts do not count: nothing was sent.
+            call.state().failed_count -= 1;
+            return self.wait(group_index, call, Some(error), now_ms);
+        }
+        if is_repeated { self.assign(call, now_ms) } else { self.fail(&call, error) }
+    }
+
+    fn fail(&mut self, call: &Call, error: CallError) {
+        let mut state = call.state();
+        if !state.is_given_up() {
+            let message = format!("{}; a request to `{}` failed", state.describe(&error), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
+        state.response = CallResponse::Failed(error);
+        self.awakened.extend(state.take_waiter());
+    }
+
+    /// When the next deadline passes.
+    pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
+        let groups = if self.has_waiting { &self.groups[..] } else { &[] };
+        let of_waiting = groups.iter().flat_map(|group| &group.waiting).map(|waiting| match waiting.error {
+            None => waiting.until_ms,
+            Some(_) => self.retry_ms,
+        });
+        of_waiting.chain(self.timers.next_ms()).min()
+    }
+
+    /// Ends what has taken too long.
+    pub(crate) fn expire(&mut self, now_ms: Milliseconds) {
+        while let Some((due_ms, key)) = self.timers.pop_due(now_ms) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let timer = &mut connection.timer;
+            if timer.queued_ms != due_ms {
+                continue;
+            }
+            timer.queued_ms = Milliseconds::MAX;
+            if timer.deadline_ms > now_ms {
+                self.timers.queue(key, timer);
+                continue;
+            }
+            let (group, _) = connection.server;
+            let connect_timeout = self.groups[group].backend().connect_timeout;
+            let progress = connection.expire(connect_timeout);
+            self.continue_after(progress, key, now_ms);
+        }
+        self.expire_waiting(now_ms);
+    }
+
+    /// Ends the waits that have taken too long, and tries again where no connection could be made.
+    fn expire_waiting(&mut self, now_ms: Milliseconds) {
+        if !self.has_waiting {
+            return;
+        }
+        let retries = self.retry_ms <= now_ms;
+        if retries {
+            self.retry_ms = now_ms + RETRY_MS;
+        }
+        for index in 0..self.groups.len() {
+            let connect_timeout = self.groups[index].backend().connect_timeout;
+            let is_due = |waiting: &WaitingCall| waiting.until_ms <= now_ms || (retries && waiting.error.is_some());
+            let waiting = std::mem::take(&mut self.groups[index].waiting);
+            let (due, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_due);
+            self.groups[index].waiting = waiting;
+            for WaitingCall { call, until_ms, error } in due {
+                match error {
+                    Some(_) if now_ms < until_ms => self.assign(call, now_ms),
+                    error => self.fail(&call, error.unwrap_or(CallError::Busy(connect_timeout))),
+                }
+            }
+        }
+        self.has_waiting = self.groups.iter().any(|group| !group.waiting.is_empty());
+    }
+
+    /// Forgets the backends that no route has any longer, and closes their unused connections.
+    pub(crate) fn forget_unused(&mut self) {
+        let Backends { groups, group_of, connections, .. } = self;
+        for group in groups {
+            // One reference is that of the group. Its last one stays while there are connections.
+            let is_used = |backend: &Arc<Backend>| Arc::strong_count(backend) > 1;
+            let keeps_none = !group.backends.iter().any(is_used);
+            let mut kept_one = false;
+            group.backends.retain(|backend| {
+                let is_kept = is_used(backend) || (keeps_none && !std::mem::replace(&mut kept_one, true));
+                if !is_kept {
+                    group_of.remove(&Arc::as_ptr(backend));
+                }
+                is_kept
+            });
+            if keeps_none {
+                for server in &mut group.servers {
+                    for key in std::mem::take(&mut server.idle) {
+                        connections.remove(key);
+                        server.open_count -= 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The waiters that get an event.
+    pub(crate) fn take_awakened(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.awakened)
+    }
+
+    /// Whether something is left that [`Backends::advance_awaited`] or [`Backends::take_awakened`] has to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.awakened.is_empty() || !self.wakeups.is_empty()
+    }
+
+    /// Registers new connections with a poller.
+    pub(crate) fn register(&mut self, register: impl Fn(BorrowedFd<'_>, Key) -> io::Result<()>, now_ms: Milliseconds) {
+        for key in std::mem::take(&mut self.unregistered) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let registered = connection.transport().descriptor().map_or(Ok(()), |descriptor| register(descriptor, key));
+            if let Err(error) = registered {
+                self.fail_connection(key, CallError::Connect(error.kind()), now_ms);
+            }
+        }
+    }
+}
+
+impl Group {
+    fn backend(&self) -> &Backend {
+        self.backends.first().expect("a group has a backend")
+    }
+
+    /// Whether its servers refuse connections, but have responded just before.
+    fn is_being_restarted(&self, now_ms: Milliseconds) -> bool {
+        let has_responded = |server: &Server| server.responded_ms.is_some_and(|at_ms| now_ms < at_ms + RESTART_MS);
+        self.servers.iter().any(has_responded)
+    }
+
+    /// The server for the next request: of those that could be reached, the one with the least requests in progress,
+    /// relative to its weight, and then the one that has had the least. `None`: all have as many connections as they
+    /// may.
+    fn choose(&self, now_ms: Milliseconds) -> Option<usize> {
+        let backend = self.backend();
+        let candidates = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(_, server)| !server.idle.is_empty() || server.open_count < backend.connections_max);
+        let load = |(index, server): &(usize, &Server)| {
+            let weight = u64::from(backend.servers[*index].weight.max(1));
+            let is_down = server.down.is_some_and(|(until_ms, _)| until_ms > now_ms);
+            let busy_count = (server.open_count - server.idle.len()) as u64;
+            (is_down, busy_count * WEIGHT_SCALE / weight, server.request_count * WEIGHT_SCALE / weight)
+        };
+        candidates.min_by_key(load).map(|(index, _)| index)
+    }
+}
+
+/// Of loads that are divided by weights.
+const WEIGHT_SCALE: u64 = 1 << 16;
+
+impl Server {
+    fn note_failure(&mut self, now_ms: Milliseconds) {
+        let delay_ms = self.down.map_or(DOWN_MS, |(_, delay_ms)| (delay_ms * 2).min(DOWN_MS_MAX));
+        self.down = Some((now_ms + delay_ms, delay_ms));
+    }
+}

@@ -1,0 +1,501 @@
+//! Requests that a route answers: by a fixed response, or by passing them on to a backend, and its response back.
+
+use crate::context::Context;
+use crate::http::asked::{Asked, Framing, Logged, Progress, WAITS_MAX, log_content};
+use crate::http::script::{self, Script};
+use crate::http::site_rules::{Action, Ruling};
+use crate::metrics::Counter;
+use crate::net::backend_content::BackendContent;
+use crate::net::body_sink::BodySink;
+use crate::net::body_source::{BodySource, Content};
+use crate::net::call::{CallError, CallHandle, CallRequest, ContentFraming, TakenContent};
+use crate::waiter::Waiter;
+use sanderling_fastcgi::{ProtocolStatus, ScriptRequest, put_begin, put_stdin_end};
+use sanderling_http::{
+    BackendRequest, BackendResponse, ClientContent, Framing as BodyFraming, Method, ParsedResponse, Persistence,
+    Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target, parse_response,
+    put_path_segment,
+};
+use sanderling_log_format::HttpVersion;
+use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A response without a backend, or instead of its response.
+struct OwnResponse<'o> {
+    status: u16,
+    reason: &'o str,
+    text: &'o str,
+    location: Option<&'o str>,
+}
+
+/// Bytes that the head of a request gets in addition to its fields, usually.
+const HEAD_BYTES_ADDED: usize = 512;
+
+/// Answers a request by its route, or continues with the call that answers it.
+pub(super) fn answer<'s, F: Framing<'s>>(
+    asked: &Asked<'_>,
+    ruling: &Ruling<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    if let Some(call) = progress.call() {
+        if call.has_response() {
+            return respond(asked, ruling, progress, framing, context);
+        }
+        call.await_response();
+        return progress.wait(framing, context.clock);
+    }
+    let Action::Route(route) = &ruling.action else {
+        let unavailable = OwnResponse::of(Status::ServiceUnavailable);
+        return respond_with(&unavailable, asked, ruling, progress, framing, context);
+    };
+    match &route.action {
+        RouteAction::Respond { status, text } => {
+            let response = OwnResponse { status: *status, reason: "", text, location: None };
+            respond_with(&response, asked, ruling, progress, framing, context)
+        }
+        RouteAction::Pass(backend_route) => {
+            if context.backends.is_none() || !framing.can_wait(context.options) {
+                let unavailable = OwnResponse::of(Status::ServiceUnavailable);
+                return respond_with(&unavailable, asked, ruling, progress, framing, context);
+            }
+            let waiter = (asked.waiter, progress.wait_count > 0);
+            match call_request(asked, route, backend_route, F::VERSION, waiter, context) {
+                Ok(request) => begin(route, request, asked, progress, framing, context),
+                Err(NoCall::Pending) if progress.wait_count < WAITS_MAX => progress.wait(framing, context.clock),
+                Err(NoCall::Pending) => {
+                    let unavailable = OwnResponse::of(Status::ServiceUnavailable);
+                    respond_with(&unavailable, asked, ruling, progress, framing, context)
+                }
+                Err(NoCall::Refused(status)) => {
+                    respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context)
+                }
+                Err(NoCall::LacksSlash) => {
+                    let location = location_with_slash(asked.request);
+                    let moved = OwnResponse { location: Some(&location), ..OwnResponse::of(Status::MovedPermanently) };
+                    respond_with(&moved, asked, ruling, progress, framing, context)
+                }
+            }
+        }
+    }
+}
+
+/// Why a request is not passed on.
+enum NoCall {
+    /// With this status.
+    Refused(Status),
+    /// A file is looked up: the waiter receives an event.
+    Pending,
+    /// The path of a directory lacks the slash at its end.
+    LacksSlash,
+}
+
+/// The path with a slash at its end, and the query. A path that begins with two slashes would be a host.
+fn location_with_slash(request: &Request<'_>) -> String {
+    let Target::Path { path, query } = request.target else { return "/".to_owned() };
+    let path = String::from_utf8_lossy(path);
+    let query = query.map_or(String::new(), |query| format!("?{}", String::from_utf8_lossy(query)));
+    format!("/{}/{query}", path.trim_start_matches('/'))
+}
+
+/// Passes the request on.
+fn begin<'s, F: Framing<'s>>(
+    route: &Arc<Route>,
+    request: CallRequest,
+    asked: &Asked<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    let is_open = request.is_open();
+    context.metrics.add(Counter::BackendRequests, 1);
+    let Some(backends) = &mut context.backends else { unreachable!("asked before") };
+    let call = backends.begin(route, request, asked.waiter, context.clock);
+    if is_open && let Some(content) = asked.content {
+        call.put_content(content);
+        call.finish_request();
+    }
+    let sink = match &route.action {
+        RouteAction::Pass(backend_route) if asked.content.is_none() => BodySink::Backend(backend_route.body_bytes_max),
+        _ => BodySink::Nothing,
+    };
+    progress.set_call(call);
+    match sink {
+        BodySink::Nothing => progress.wait(framing, context.clock),
+        sink => framing.need_body(sink, progress, context),
+    }
+}
+
+/// The request to the backend.
+fn call_request(
+    asked: &Asked<'_>,
+    route: &Route,
+    backend_route: &BackendRoute,
+    version: HttpVersion,
+    waiter: (Waiter, bool),
+    context: &mut Context<'_, '_>,
+) -> Result<CallRequest, NoCall> {
+    let request = asked.request;
+    let framing = match (asked.content, request.framing) {
+        (Some([]), _) => BodyFraming::None,
+        (Some(content), _) => BodyFraming::Length(content.len() as u64),
+        (None, BodyFraming::None) if version == HttpVersion::Http2 => BodyFraming::Chunked,
+        (None, framing) => framing,
+    };
+    if matches!(framing, BodyFraming::Length(length_bytes) if length_bytes > backend_route.body_bytes_max) {
+        return Err(NoCall::Refused(Status::ContentTooLarge));
+    }
+    let has_content = framing != BodyFraming::None;
+    let mut passed = match &backend_route.backend.protocol {
+        BackendProtocol::Http1 => {
+            let content_framing = match framing {
+                BodyFraming::Chunked => ContentFraming::Chunked,
+                BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
+            };
+            let head = http_head(asked, route, backend_route, framing, context)?;
+            let mut passed = CallRequest::new(head, content_framing, has_content);
+            passed.is_upgrade = request.upgrade().is_some();
+            passed
+        }
+        // Applications read as many bytes as the length says.
+        BackendProtocol::FastCgi(_) if framing == BodyFraming::Chunked => {
+            return Err(NoCall::Refused(Status::LengthRequired));
+        }
+        BackendProtocol::FastCgi(options) => {
+            let head = script_head(asked, options, backend_route, framing, version, waiter, context)?;
+            CallRequest::new(head, ContentFraming::Records, has_content)
+        }
+    };
+    let method = request.method_name();
+    passed.is_head = method == b"HEAD";
+    // RFC 9110 §9.2.2.
+    passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
+    Ok(passed)
+}
+
+/// The head of the request to a backend that speaks HTTP.
+fn http_head(
+    asked: &Asked<'_>,
+    route: &Route,
+    backend_route: &BackendRoute,
+    framing: BodyFraming,
+    context: &Context<'_, '_>,
+) -> Result<Vec<u8>, NoCall> {
+    let request = asked.request;
+    let target = target_of(route, backend_route, request).ok_or(NoCall::Refused(Status::BadRequest))?;
+    let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + HEAD_BYTES_ADDED);
+    let backend_request = BackendRequest {
+        request,
+        target: &target,
+        host: backend_route.host.as_deref(),
+        framing,
+        client: asked.peer.ip(),
+        scheme: scheme_of(asked),
+        trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
+        edits: &backend_route.request_fields,
+    };
+    backend_request.write_head(&mut head);
+    Ok(head)
+}
+
+/// The records before the content of a request to a FastCGI application.
+fn script_head(
+    asked: &Asked<'_>,
+    options: &FastCgiOptions,
+    backend_route: &BackendRoute,
+    framing: BodyFraming,
+    version: HttpVersion,
+    waiter: (Waiter, bool),
+    context: &mut Context<'_, '_>,
+) -> Result<Vec<u8>, NoCall> {
+    let request = asked.request;
+    let Target::Path { path: raw_path, .. } = request.target else { return Err(NoCall::Refused(Status::BadRequest)) };
+    let path = SitePath::parse(raw_path).map_err(|_| NoCall::Refused(Status::BadRequest))?;
+    if path.has_dot_segments(raw_path) {
+        return Err(NoCall::Refused(Status::BadRequest));
+    }
+    let site = context.files.site_for(&context.snapshot.sites, request.host).cloned();
+    let site = site.ok_or(NoCall::Refused(Status::NotFound))?;
+    let (name, path_info) = match script::find(options, &site, &path, waiter, context) {
+        Script::Found { name, path_info } => (name, path_info),
+        Script::Pending => return Err(NoCall::Pending),
+        Script::LacksSlash if matches!(request.method, Method::Get | Method::Head) => return Err(NoCall::LacksSlash),
+        Script::LacksSlash | Script::Missing => return Err(NoCall::Refused(Status::NotFound)),
+    };
+    let root = options.root.as_os_str().as_encoded_bytes();
+    let mut head = Vec::with_capacity(request.fields.lines().1.len() * 2 + HEAD_BYTES_ADDED);
+    put_begin(true, &mut head);
+    let script_request = ScriptRequest {
+        request,
+        script: sanderling_fastcgi::Script {
+            root,
+            file: &[root, b"/", &name].concat(),
+            name: &[b"/", &name[..]].concat(),
+            path_info: &path_info,
+        },
+        framing,
+        host: backend_route.host.as_deref(),
+        client: *asked.connection.client,
+        local: asked.connection.transport.local_address(),
+        scheme: scheme_of(asked),
+        protocol: match version {
+            HttpVersion::Http1 => "HTTP/1.1",
+            HttpVersion::Http2 => "HTTP/2.0",
+        },
+        server_name: site.hosts.first().map_or("", String::as_str),
+        trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
+        edits: &backend_route.request_fields,
+    };
+    script_request.put_params(&mut head);
+    if framing == BodyFraming::None {
+        put_stdin_end(&mut head);
+    }
+    Ok(head)
+}
+
+fn scheme_of(asked: &Asked<'_>) -> Scheme {
+    asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme())
+}
+
+/// The target that the backend gets: as it was received, without the prefix if the route says so. `None`: the path has
+/// a segment `.` or `..`, encoded or not, so that the backend might see another path than the rules.
+fn target_of<'r>(route: &Route, backend_route: &BackendRoute, request: &Request<'r>) -> Option<Cow<'r, [u8]>> {
+    let Target::Path { path: raw_path, query } = request.target else { return None };
+    let path = SitePath::parse(raw_path).ok()?;
+    if path.has_dot_segments(raw_path) {
+        return None;
+    }
+    if !backend_route.strip_prefix && query.is_none() {
+        return Some(Cow::Borrowed(raw_path));
+    }
+    let mut target = match backend_route.strip_prefix {
+        false => raw_path.to_vec(),
+        true => stripped(route.fixed_prefix(), raw_path, &path),
+    };
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    Some(Cow::Owned(target))
+}
+
+/// The path without `prefix`, which begins and does not end with a slash.
+fn stripped(prefix: &str, raw_path: &[u8], path: &SitePath<'_>) -> Vec<u8> {
+    match raw_path.strip_prefix(prefix.as_bytes()) {
+        Some([]) => b"/".to_vec(),
+        Some(rest) if rest.starts_with(b"/") => rest.to_vec(),
+        // The prefix was matched in its decoded form.
+        _ => {
+            let rest = path.as_bytes().get(prefix.len().saturating_sub(1)..).unwrap_or_default();
+            let mut out = Vec::new();
+            for segment in rest.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
+                out.push(b'/');
+                put_path_segment(segment, &mut out);
+            }
+            if path.ends_with_slash() || out.is_empty() {
+                out.push(b'/');
+            }
+            out
+        }
+    }
+}
+
+/// Passes the response of the backend back, or says why there is none.
+fn respond<'s, F: Framing<'s>>(
+    asked: &Asked<'_>,
+    ruling: &Ruling<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    let Some(call) = progress.take_call() else { unreachable!("asked before") };
+    let taken = call.take_head();
+    let parsed = taken.as_ref().map(|(head, is_complete)| {
+        (parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()), *is_complete)
+    });
+    match parsed {
+        Ok((Ok(ParsedResponse::Complete { response, .. }), is_complete)) => {
+            pass_back(&response, call, is_complete, asked, ruling, progress, framing, context)
+        }
+        Ok(_) => respond_with(&OwnResponse::of(Status::ServiceUnavailable), asked, ruling, progress, framing, context),
+        Err(error) => {
+            context.metrics.add(Counter::BackendErrors, 1);
+            let text = format!("The {}.\n", call.state().describe(error));
+            let (status, reason) = match error {
+                CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => (503, "Service Unavailable"),
+                CallError::ConnectTimeout(_) | CallError::Timeout(_) => (504, "Gateway Timeout"),
+                CallError::ContentTooLarge => (413, "Content Too Large"),
+                CallError::Connect(_)
+                | CallError::Closed
+                | CallError::Invalid(_)
+                | CallError::InvalidRecord(_)
+                | CallError::Refused(_) => (502, "Bad Gateway"),
+            };
+            let response = OwnResponse { status, reason, text: &text, location: None };
+            respond_with(&response, asked, ruling, progress, framing, context)
+        }
+    }
+}
+
+/// Writes the response of a backend.
+#[expect(clippy::too_many_arguments, reason = "the parts of an exchange, and the response with its source")]
+fn pass_back<'s, F: Framing<'s>>(
+    response: &BackendResponse<'_>,
+    call: CallHandle,
+    is_complete: bool,
+    asked: &Asked<'_>,
+    ruling: &Ruling<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    let request = asked.request;
+    let has_content = !matches!(response.framing(), ResponseFraming::None | ResponseFraming::Length(0));
+    let mut bytes = Vec::new();
+    if is_complete && has_content {
+        while let TakenContent::Bytes(more) = call.take_content(usize::MAX) {
+            bytes.extend_from_slice(&more);
+        }
+    }
+    // A complete response has a length, however the backend frames it.
+    let length_bytes = match response.framing() {
+        ResponseFraming::Length(length_bytes) => Some(length_bytes),
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => is_complete.then_some(bytes.len() as u64),
+        ResponseFraming::None => response.content_length(),
+    };
+    let content_framing = match (length_bytes, F::VERSION) {
+        (Some(length_bytes), _) => ClientContent::Length(length_bytes),
+        (None, _) if !has_content => ClientContent::None,
+        (None, HttpVersion::Http1) => response.framing().for_client(request.version),
+        (None, HttpVersion::Http2) => ClientContent::None,
+    };
+    let is_last = framing.is_last() || content_framing == ClientContent::UntilClose;
+    let persistence = if is_last { Persistence::Close } else { request.persistence };
+    let is_tunnel = response.status() == 101;
+    let edits = call.state().backend_route().response_fields.clone();
+    let head = framing.head(context.buffers);
+    let start = head.len();
+    let parts = ResponseHeadParts {
+        edits: &edits,
+        content: content_framing,
+        persistence,
+        version: request.version,
+        date: context.clock.date().as_bytes(),
+    };
+    response.write_head(&parts, head);
+    if !is_tunnel {
+        ruling.fields.apply(start, ContentOf::Path, head);
+    }
+    let mut content = if !has_content {
+        Content::Empty
+    } else if is_complete && framing.takes_at_once(bytes.len() as u64) {
+        Content::Bytes(&bytes)
+    } else if is_complete {
+        Content::Later { length_bytes: Some(bytes.len() as u64), source: BodySource::bytes(&bytes) }
+    } else {
+        let source = BackendContent::new(call, content_framing == ClientContent::Chunked);
+        return finish(
+            response.status(),
+            persistence,
+            Content::Later { source: BodySource::Backend(Box::new(source)), length_bytes },
+            asked,
+            progress,
+            framing,
+            context,
+        );
+    };
+    if matches!(content, Content::Bytes([])) {
+        content = Content::Empty;
+    }
+    if is_tunnel {
+        log(response.status(), &mut content, asked, progress, F::VERSION, context);
+        return framing.begin_tunnel(call);
+    }
+    finish(response.status(), persistence, content, asked, progress, framing, context)
+}
+
+/// Writes a response of our own.
+fn respond_with<'s, F: Framing<'s>>(
+    response: &OwnResponse<'_>,
+    asked: &Asked<'_>,
+    ruling: &Ruling<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    let persistence = if framing.is_last() { Persistence::Close } else { asked.request.persistence };
+    let has_content = !matches!(response.status, 204 | 304);
+    let head = framing.head(context.buffers);
+    let start = head.len();
+    response.write_head(has_content, persistence, context.clock.date().as_bytes(), head);
+    ruling.fields.apply(start, ContentOf::Path, head);
+    let text = response.text.as_bytes();
+    let content = if text.is_empty() || !has_content || asked.request.method == Method::Head {
+        Content::Empty
+    } else if framing.takes_at_once(text.len() as u64) {
+        Content::Bytes(text)
+    } else {
+        Content::Later { source: BodySource::bytes(text), length_bytes: Some(text.len() as u64) }
+    };
+    finish(response.status, persistence, content, asked, progress, framing, context)
+}
+
+/// Logs and sends the response whose head is written.
+fn finish<'s, F: Framing<'s>>(
+    status: u16,
+    persistence: Persistence,
+    mut content: Content<'_, 's>,
+    asked: &Asked<'_>,
+    progress: &mut Progress,
+    framing: F,
+    context: &mut Context<'_, 's>,
+) -> F::Step {
+    log(status, &mut content, asked, progress, F::VERSION, context);
+    framing.respond(persistence, content, context.buffers, context.options)
+}
+
+fn log(
+    status: u16,
+    content: &mut Content<'_, '_>,
+    asked: &Asked<'_>,
+    progress: &mut Progress,
+    version: HttpVersion,
+    context: &Context<'_, '_>,
+) {
+    context.metrics.add(Counter::HttpRequests, 1);
+    let origin = std::mem::take(progress).origin(context);
+    if let Some(log) = context.log {
+        let logged = Logged::Request { request: asked.request, origin };
+        log_content(log, &asked.connection.peer(version), logged, status, content);
+    }
+}
+
+impl OwnResponse<'_> {
+    /// The status alone.
+    fn of(status: Status) -> OwnResponse<'static> {
+        OwnResponse { status: status.code(), reason: status.reason(), text: status.text(), location: None }
+    }
+
+    fn write_head(&self, has_content: bool, persistence: Persistence, date: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(
+            format!("HTTP/1.1 {} {}\r\nServer: sanderling\r\nDate: ", self.status, self.reason).as_bytes(),
+        );
+        out.extend_from_slice(date);
+        out.extend_from_slice(b"\r\n");
+        if let Some(location) = self.location {
+            out.extend_from_slice(format!("Location: {location}\r\n").as_bytes());
+        }
+        if has_content {
+            let length_bytes = self.text.len();
+            let fields = format!("Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length_bytes}\r\n");
+            out.extend_from_slice(fields.as_bytes());
+        }
+        out.extend_from_slice(match persistence {
+            Persistence::Persist => b"\r\n",
+            Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
+            Persistence::Close => b"Connection: close\r\n\r\n",
+        });
+    }
+}

@@ -1,0 +1,529 @@
+//! An exchange with a backend, which the connection of the client and the connection to the backend share.
+//!
+//! The client's side adds content of the request and takes content of the response, each up to a bound, and then waits
+//! for [`Event::Backend`](crate::waiter::Event); the backend's side waits for a [`Wakeups`] entry. Nobody copies into a
+//! full buffer: a side that is slow stops the other one.
+
+use crate::clock::Milliseconds;
+use crate::slab::Key;
+use crate::waiter::Waiter;
+use sanderling_fastcgi::{DecodeError, ProtocolStatus, put_stdin, put_stdin_end};
+use sanderling_http::ResponseError;
+use sanderling_site_rules::{BackendRoute, Route, RouteAction};
+use std::cell::{RefCell, RefMut};
+use std::fmt::Write as _;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the content of one request that wait for the backend.
+const CONTENT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of content of a request that are kept after they were sent, so that it can be repeated.
+const REPEATED_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the text that one response has for the log.
+const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
+
+/// The exchange, from either side.
+#[derive(Clone, Debug)]
+pub(crate) struct Call(Rc<RefCell<CallState>>);
+
+/// The client's side of a call. To drop the last clone is to give the call up.
+#[derive(Clone, Debug)]
+pub(crate) struct CallHandle(Rc<ClientSide>);
+
+#[derive(Debug)]
+struct ClientSide {
+    call: Call,
+    wakeups: Wakeups,
+}
+
+/// The calls whose client's side has changed since the backend's side looked last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wakeups(Rc<RefCell<Vec<Call>>>);
+
+/// The state of a call.
+#[derive(Debug)]
+pub(crate) struct CallState {
+    /// Its route, whose action is [`RouteAction::Pass`].
+    route: Arc<Route>,
+    /// Receives [`Event::Backend`](crate::waiter::Event).
+    pub(crate) waiter: Waiter,
+    pub(crate) request: CallRequest,
+    pub(crate) response: CallResponse,
+    /// Content of the response that the client's side has not taken.
+    content: Vec<u8>,
+    /// No more is received before the client's side takes some.
+    pub(crate) is_full: bool,
+    /// Text for the log.
+    error_text: Vec<u8>,
+    /// The connection to the backend; `None` while there is none.
+    pub(crate) connection: Option<Key>,
+    /// Connections on which it was tried before.
+    pub(crate) failed_count: u8,
+    /// Until when it waits for a connection; `None` if it has not waited.
+    pub(crate) waits_until_ms: Option<Milliseconds>,
+    is_given_up: bool,
+    is_in_wakeups: bool,
+    /// The client's side waits for room in the request.
+    awaits_room: bool,
+    /// It waits for the response, or for more of it.
+    awaits_response: bool,
+}
+
+/// The request to the backend.
+#[derive(Debug)]
+pub(crate) struct CallRequest {
+    /// Whether the response has no content, whatever its head says.
+    pub(crate) is_head: bool,
+    /// Whether it may be carried out twice (RFC 9110 §9.2.2).
+    pub(crate) is_idempotent: bool,
+    /// Whether the connection becomes a tunnel if the backend agrees.
+    pub(crate) is_upgrade: bool,
+    /// The head.
+    head: Vec<u8>,
+    framing: ContentFraming,
+    /// Framed content, of which [`CallRequest::sent_bytes`] were sent.
+    content: Vec<u8>,
+    /// Of head and content.
+    sent_bytes: usize,
+    /// Sent content was discarded.
+    is_cut: bool,
+    end: RequestEnd,
+}
+
+/// How the content of a request is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentFraming {
+    /// Not at all: its length is known, or it goes through a tunnel.
+    Plain,
+    /// By the chunked transfer coding (RFC 9112 §7.1).
+    Chunked,
+    /// By records of FastCGI.
+    Records,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestEnd {
+    /// More content follows.
+    Open,
+    /// It is complete.
+    Ended,
+}
+
+/// The response of the backend.
+#[derive(Debug)]
+pub(crate) enum CallResponse {
+    /// Its head has not arrived.
+    Awaited,
+    /// Its head, which the client's side has not taken; content follows.
+    Head(Vec<u8>),
+    /// Content follows.
+    Content,
+    /// All of it has arrived. The head, if the client's side has not taken it.
+    Complete(Option<Vec<u8>>),
+    /// There will be no more. The head, if the client's side has not taken it, is not passed on.
+    Failed(CallError),
+}
+
+/// Why a call has no response, or no whole one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The connection could not be made.
+    Connect(io::ErrorKind),
+    /// Nor within this time.
+    ConnectTimeout(Duration),
+    /// As many connections as allowed are in use, and none became free within this time.
+    Busy(Duration),
+    /// The backend has closed the connection before the end of the response.
+    Closed,
+    /// It has not begun its response, or not continued, within this time.
+    Timeout(Duration),
+    /// The content of the request is longer than the route allows.
+    ContentTooLarge,
+    /// It has sent what is not a response.
+    Invalid(ResponseError),
+    /// It has sent what is not FastCGI.
+    InvalidRecord(DecodeError),
+    /// The FastCGI application has not accepted the request.
+    Refused(ProtocolStatus),
+}
+
+/// A part of a response that can be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TakenContent {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Nothing now; the waiter receives an event.
+    Awaited,
+    /// Nothing more: it is complete.
+    End,
+    /// Nothing more, although it is not complete.
+    CutOff,
+}
+
+impl Call {
+    pub(crate) fn new(route: Arc<Route>, waiter: Waiter, request: CallRequest) -> Call {
+        Call(Rc::new(RefCell::new(CallState {
+            route,
+            waiter,
+            request,
+            response: CallResponse::Awaited,
+            content: Vec::new(),
+            is_full: false,
+            error_text: Vec::new(),
+            connection: None,
+            failed_count: 0,
+            waits_until_ms: None,
+            is_given_up: false,
+            is_in_wakeups: false,
+            awaits_room: false,
+            awaits_response: true,
+        })))
+    }
+
+    /// The state. No other borrow is alive.
+    pub(crate) fn state(&self) -> RefMut<'_, CallState> {
+        self.0.borrow_mut()
+    }
+
+    /// The client's side of the call.
+    pub(crate) fn handle(&self, wakeups: &Wakeups) -> CallHandle {
+        CallHandle(Rc::new(ClientSide { call: self.clone(), wakeups: wakeups.clone() }))
+    }
+}
+
+impl CallState {
+    /// How its route passes requests on.
+    pub(crate) fn backend_route(&self) -> &BackendRoute {
+        match &self.route.action {
+            RouteAction::Pass(route) => route,
+            RouteAction::Respond { .. } => unreachable!("a call has a route to a backend"),
+        }
+    }
+
+    /// The pattern of its route.
+    pub(crate) fn route_name(&self) -> &str {
+        &self.route.name
+    }
+
+    /// The backend, as messages name it: by its addresses.
+    pub(crate) fn backend_name(&self) -> String {
+        let servers = &self.backend_route().backend.servers;
+        servers.iter().map(|server| server.address.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A failure of the call: "backend 127.0.0.1:3000 refuses connections".
+    pub(crate) fn describe(&self, error: &CallError) -> String {
+        format!("backend {} {error}", self.backend_name())
+    }
+
+    /// Takes the text for the log; `None` if there is none.
+    pub(crate) fn take_error_text(&mut self) -> Option<String> {
+        let text = std::mem::take(&mut self.error_text);
+        let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Whether nobody waits for the response.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
+    /// Whether the client's side has to take content of the response before more is received: there are `bytes_max`.
+    pub(crate) fn is_response_full(&mut self, bytes_max: usize) -> bool {
+        let is_full = self.content.len() >= bytes_max;
+        // The client's side accounts for the memory, whether it can take something or not.
+        self.awaits_response |= is_full && !self.is_full;
+        self.is_full = is_full;
+        is_full
+    }
+
+    /// Adds content of the response.
+    pub(crate) fn put_content(&mut self, content: &[u8]) {
+        self.content.extend_from_slice(content);
+    }
+
+    /// Adds text that a FastCGI application has for its log; what is too long is left out.
+    pub(crate) fn put_error_text(&mut self, text: &[u8]) {
+        let left_bytes = ERROR_TEXT_BYTES_MAX.saturating_sub(self.error_text.len());
+        self.error_text.extend_from_slice(&text[..text.len().min(left_bytes)]);
+    }
+
+    /// The response is complete.
+    pub(crate) fn complete(&mut self) {
+        let head = match std::mem::replace(&mut self.response, CallResponse::Content) {
+            CallResponse::Head(head) => Some(head),
+            _ => None,
+        };
+        self.response = CallResponse::Complete(head);
+    }
+
+    /// The waiter, if what it waits for is there.
+    pub(crate) fn take_waiter(&mut self) -> Option<Waiter> {
+        let has_room = self.awaits_room && self.request.room() > 0;
+        let has_response = !matches!(self.response, CallResponse::Awaited | CallResponse::Content);
+        let has_news = self.awaits_response && (has_response || !self.content.is_empty());
+        self.awaits_room &= !has_room;
+        self.awaits_response &= !has_news;
+        ((has_room || has_news) && !self.is_given_up).then_some(self.waiter)
+    }
+}
+
+impl CallRequest {
+    /// A request with this head, and perhaps with content.
+    pub(crate) fn new(head: Vec<u8>, framing: ContentFraming, has_content: bool) -> CallRequest {
+        let end = if has_content { RequestEnd::Open } else { RequestEnd::Ended };
+        CallRequest {
+            is_head: false,
+            is_idempotent: false,
+            is_upgrade: false,
+            head,
+            framing,
+            content: Vec::new(),
+            sent_bytes: 0,
+            is_cut: false,
+            end,
+        }
+    }
+
+    /// Whether all of it was sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.end == RequestEnd::Ended && self.sent_bytes == self.head.len() + self.content.len()
+    }
+
+    /// Whether its content is not complete.
+    pub(crate) fn is_open(&self) -> bool {
+        self.end == RequestEnd::Open
+    }
+
+    /// The unsent part of its head, and of the content that has arrived.
+    pub(crate) fn unsent(&self) -> (&[u8], &[u8]) {
+        let of_head = self.sent_bytes.min(self.head.len());
+        (&self.head[of_head..], &self.content[self.sent_bytes - of_head..])
+    }
+
+    /// So many bytes of [`CallRequest::unsent`] were sent.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.sent_bytes += count;
+        let sent_content_bytes = self.sent_bytes.saturating_sub(self.head.len());
+        if sent_content_bytes > REPEATED_BYTES_MAX || (self.is_cut && sent_content_bytes > 0) {
+            self.is_cut = true;
+            self.content.drain(..sent_content_bytes);
+            self.sent_bytes -= sent_content_bytes;
+        }
+    }
+
+    /// The backend takes no more of it.
+    pub(crate) fn stop(&mut self) {
+        self.is_cut = true;
+        self.content = Vec::new();
+        self.sent_bytes = self.head.len();
+    }
+
+    /// Begins it again on another connection; `false` if that is not possible.
+    pub(crate) fn rewind(&mut self) -> bool {
+        if !self.is_cut {
+            self.sent_bytes = 0;
+        }
+        !self.is_cut
+    }
+
+    fn room(&self) -> usize {
+        let unsent_bytes = self.unsent().1.len();
+        match self.end {
+            RequestEnd::Open => CONTENT_BYTES_MAX.saturating_sub(unsent_bytes),
+            RequestEnd::Ended => 0,
+        }
+    }
+
+    /// Its bytes go on to both sides after the response: it is never complete before the client closes.
+    pub(crate) fn begin_tunnel(&mut self) {
+        (self.framing, self.end) = (ContentFraming::Plain, RequestEnd::Open);
+    }
+
+    fn put(&mut self, content: &[u8]) {
+        match self.framing {
+            ContentFraming::Plain => self.content.extend_from_slice(content),
+            ContentFraming::Chunked => put_chunk(content, &mut self.content),
+            ContentFraming::Records => put_stdin(content, &mut self.content),
+        }
+    }
+
+    fn finish(&mut self) {
+        if std::mem::replace(&mut self.end, RequestEnd::Ended) == RequestEnd::Ended {
+            return;
+        }
+        match self.framing {
+            ContentFraming::Plain => {}
+            ContentFraming::Chunked => self.content.extend_from_slice(LAST_CHUNK),
+            ContentFraming::Records => put_stdin_end(&mut self.content),
+        }
+    }
+}
+
+/// The end of content in chunks, without trailers (RFC 9112 §7.1).
+pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Appends one chunk of content, which is not empty (RFC 9112 §7.1).
+pub(crate) fn put_chunk(content: &[u8], out: &mut Vec<u8>) {
+    let mut size = String::new();
+    write!(size, "{:x}\r\n", content.len()).expect("writing to a string cannot fail");
+    out.extend_from_slice(size.as_bytes());
+    out.extend_from_slice(content);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl CallHandle {
+    /// The state. No other borrow is alive.
+    pub(crate) fn state(&self) -> RefMut<'_, CallState> {
+        self.0.call.state()
+    }
+
+    /// Whether the head of the response has arrived, or there is none.
+    pub(crate) fn has_response(&self) -> bool {
+        !matches!(self.state().response, CallResponse::Awaited)
+    }
+
+    /// Takes the head of the response, and whether all of its content has arrived; or the reason why there is none.
+    pub(crate) fn take_head(&self) -> Result<(Vec<u8>, bool), CallError> {
+        let mut state = self.state();
+        match std::mem::replace(&mut state.response, CallResponse::Content) {
+            CallResponse::Head(head) => Ok((head, false)),
+            CallResponse::Complete(head) => {
+                state.response = CallResponse::Complete(None);
+                Ok((head.unwrap_or_default(), true))
+            }
+            CallResponse::Failed(error) => {
+                state.response = CallResponse::Failed(error.clone());
+                Err(error)
+            }
+            CallResponse::Awaited | CallResponse::Content => Err(CallError::Closed),
+        }
+    }
+
+    /// Takes up to `bytes_max` of the content of the response, at least one.
+    pub(crate) fn take_content(&self, bytes_max: usize) -> TakenContent {
+        let mut state = self.state();
+        if state.content.is_empty() {
+            return match state.response {
+                CallResponse::Complete(_) => TakenContent::End,
+                CallResponse::Failed(_) => TakenContent::CutOff,
+                _ => {
+                    state.awaits_response = true;
+                    TakenContent::Awaited
+                }
+            };
+        }
+        let was_full = std::mem::take(&mut state.is_full);
+        let content = match state.content.len() <= bytes_max {
+            true => std::mem::take(&mut state.content),
+            false => state.content.drain(..bytes_max).collect(),
+        };
+        drop(state);
+        if was_full {
+            self.wake();
+        }
+        TakenContent::Bytes(content)
+    }
+
+    /// Bytes of content that the request takes now. If it is 0, the waiter receives an event once there is room.
+    pub(crate) fn request_room(&self) -> usize {
+        let mut state = self.state();
+        let room = state.request.room();
+        state.awaits_room = room == 0;
+        room
+    }
+
+    /// Adds content of the request, for which there is room.
+    pub(crate) fn put_content(&self, content: &[u8]) {
+        if !content.is_empty() {
+            self.state().request.put(content);
+            self.wake();
+        }
+    }
+
+    /// The request has more content than it may have.
+    pub(crate) fn refuse_content(&self) {
+        self.state().response = CallResponse::Failed(CallError::ContentTooLarge);
+        self.wake();
+    }
+
+    /// The request is complete.
+    pub(crate) fn finish_request(&self) {
+        self.state().request.finish();
+        self.wake();
+    }
+
+    /// The waiter receives an event when there is a response.
+    pub(crate) fn await_response(&self) {
+        self.state().awaits_response = true;
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let state = self.state();
+        let of_response = match &state.response {
+            CallResponse::Head(head) | CallResponse::Complete(Some(head)) => head.capacity(),
+            _ => 0,
+        };
+        let CallRequest { head, content, .. } = &state.request;
+        size_of::<CallState>() + head.capacity() + content.capacity() + state.content.capacity() + of_response
+    }
+
+    fn wake(&self) {
+        self.0.wakeups.push(&self.0.call);
+    }
+}
+
+impl Drop for ClientSide {
+    fn drop(&mut self) {
+        let mut state = self.call.state();
+        state.is_given_up = true;
+        let is_over = state.connection.is_none() && !matches!(state.response, CallResponse::Awaited);
+        drop(state);
+        if !is_over {
+            self.wakeups.push(&self.call);
+        }
+    }
+}
+
+impl Wakeups {
+    fn push(&self, call: &Call) {
+        if !std::mem::replace(&mut call.state().is_in_wakeups, true) {
+            self.0.borrow_mut().push(call.clone());
+        }
+    }
+
+    /// Takes all entries.
+    pub(crate) fn take(&self) -> Vec<Call> {
+        let calls = std::mem::take(&mut *self.0.borrow_mut());
+        for call in &calls {
+            call.state().is_in_wakeups = false;
+        }
+        calls
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CallError::Connect(io::ErrorKind::ConnectionRefused) => f.write_str("refuses connections"),
+            CallError::Connect(kind) => write!(f, "cannot be reached: {kind}"),
+            CallError::ConnectTimeout(time) => write!(f, "did not accept a connection within {} s", time.as_secs_f64()),
+            CallError::Busy(time) => write!(f, "had no free connection within {} s", time.as_secs_f64()),
+            CallError::Closed => f.write_str("closed the connection before the end of its response"),
+            CallError::Timeout(time) => write!(f, "did not respond within {} s", time.as_secs_f64()),
+            CallError::ContentTooLarge => f.write_str("takes no content of this length"),
+            CallError::Invalid(error) => write!(f, "sent an invalid response: {error}"),
+            CallError::InvalidRecord(error) => write!(f, "sent an invalid response: {error}"),
+            CallError::Refused(ProtocolStatus::Overloaded) => f.write_str("is overloaded"),
+            CallError::Refused(_) => f.write_str("does not accept the request: it is no FastCGI responder"),
+        }
+    }
+}
