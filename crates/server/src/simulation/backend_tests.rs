@@ -380,6 +380,24 @@ fn stale_connection_is_replaced_without_an_error() {
 }
 
 #[test]
+fn request_that_a_broken_connection_does_not_take_is_sent_on_another_one() {
+    for request in [GET, POST] {
+        simulate_backend(|simulation| {
+            let client = simulation.request(GET);
+            simulation.send_by_backend(0, OK);
+            assert_eq!(status(&simulation.response(client)), "200");
+            // The server learns of it by its write.
+            simulation.break_off_backend(0);
+            simulation.send(client, request.as_bytes());
+            simulation.run(ITERATIONS_MAX);
+            assert_eq!(simulation.backend_count(), 2, "{request}");
+            simulation.send_by_backend(1, OK);
+            assert_eq!(status(&simulation.response(client)), "200", "{request}");
+        });
+    }
+}
+
+#[test]
 fn connection_that_ends_with_its_response_is_not_used_again() {
     simulate_backend(|simulation| {
         let client = simulation.request(GET);
