@@ -373,7 +373,8 @@ fn pass_back<'s, F: Framing<'s>>(
     let length_bytes = match response.framing() {
         ResponseFraming::Length(length_bytes) => Some(length_bytes),
         ResponseFraming::Chunked | ResponseFraming::UntilClose => is_complete.then_some(bytes.len() as u64),
-        ResponseFraming::None => response.content_length(),
+        // RFC 9110 §8.6: a 204 has none.
+        ResponseFraming::None => response.content_length().filter(|_| response.status() != 204),
     };
     let content_framing = match (length_bytes, F::VERSION) {
         (Some(length_bytes), _) => ClientContent::Length(length_bytes),
