@@ -1,4 +1,4 @@
-//! What Accept, Sec-Fetch-Mode and Accept-Encoding say of a client: the answers do not contradict each other.
+//! The preferences of a client in Accept, Sec-Fetch-Mode and Accept-Encoding: the answers do not contradict each other.
 
 #![no_main]
 

@@ -13,7 +13,7 @@ const LENGTH_BYTES: u64 = 3_600;
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // What is random is seldom a whole request.
+    // Random bytes are seldom a whole request.
     check(&[b"GET /", bytes, b"\r\n\r\n"].concat());
     check(&[b"GET / HTTP/1.1\r\nHost: a\r\n", bytes, b"\r\n\r\n"].concat());
 });

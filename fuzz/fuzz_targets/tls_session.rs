@@ -58,7 +58,7 @@ static CONFIGS: LazyLock<Configs> = LazyLock::new(|| {
     }
 });
 
-/// Feeds all of `bytes`; the plaintext, or `None` after an error.
+/// Feeds all of `bytes`; returns the plaintext, or `None` after an error.
 fn feed(session: &mut Session, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut buffer = bytes.to_vec();
     let Ok(mut length) = session.decrypt_in_place(&mut buffer, bytes.len()) else {

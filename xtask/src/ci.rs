@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 use crate::test_programs::{self, Selection};
-use crate::{guard, setup, tidy};
+use crate::{guard, package, setup, tidy};
 
 struct Step {
     name: &'static str,
@@ -16,7 +16,7 @@ struct Step {
     run: fn(&mut Log) -> Outcome,
 }
 
-/// The steps that run one after the other before all others: first what is quick, or explains later failures.
+/// The steps that run one after another before all others: first steps that are quick, or explain later failures.
 const FIRST: &[Step] = &[
     Step { name: "setup", purpose: "the programs that the tests use are installed", run: setup::run },
     Step { name: "fmt", purpose: "rustfmt changes nothing", run: fmt },
@@ -25,7 +25,7 @@ const FIRST: &[Step] = &[
     Step { name: "build", purpose: "all tests and programs build", run: test_programs::build },
 ];
 
-/// The steps that run one after the other while those in the background run.
+/// The steps that run one after another while those in the background run.
 const TESTS: &[Step] = &[
     Step { name: "test", purpose: "all tests of all packages pass", run: test_programs::run_all },
     Step { name: "fallbacks", purpose: "the tests pass with each fallback forced", run: |log| fallbacks(&[], log) },
@@ -40,6 +40,7 @@ const TESTS: &[Step] = &[
 /// busy meanwhile.
 const IN_BACKGROUND: &[Step] = &[
     Step { name: "guard", purpose: "no request needs more instructions than in the snapshot", run: guard::compare },
+    Step { name: "package", purpose: "the packages install, upgrade under load, and are removed", run: package::check },
     Step { name: "loom", purpose: "the table is correct in every interleaving of its races", run: loom },
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
     Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
@@ -87,7 +88,7 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     if failed_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("{failed_count} steps failed")) }
 }
 
-/// The time of all steps, and that of the processors: other programs on the machine prolong only the first.
+/// The elapsed time and the processor time of all steps: other programs on the machine prolong only the first.
 fn times(elapsed: Duration) -> String {
     /// Ticks of `/proc` per second, on all architectures (proc_pid_stat(5)).
     const TICKS_PER_SECOND: u64 = 100;
@@ -170,7 +171,7 @@ const WITH_VARIANTS: &[Selection] = &[
     Selection { package: "crates/sanderling", names: &["io::", "supervision::"] },
 ];
 
-/// They run for all sets of variants at the same time.
+/// The tests run for all sets of variants at the same time.
 fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
     // As for `cargo test`.
     let arguments = arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments);
@@ -232,8 +233,8 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// Checks the targets; running them needs nightly Rust. Their workspace shares the target folder, so that most
-/// dependencies are checked already.
+/// Checks the targets; running them needs nightly Rust. The fuzz workspace shares the target folder, so that most
+/// dependencies are already checked.
 fn fuzz(log: &mut Log) -> Outcome {
     let target = target_folder();
     let check = format!("check --locked --manifest-path fuzz/Cargo.toml --target-dir {} --bins", target.display());

@@ -15,7 +15,7 @@ const SNAPSHOT: &str = "bench/guard/instructions.txt";
 const UPDATE: &str = "cargo xtask guard --update";
 const TITLE: &str =
     "# Instructions of one request in user space, by callgrind; written by `cargo xtask guard --update`.";
-/// An example of the crate that uses all crates on the path of a request.
+/// An example of the crate that uses all crates on the request path.
 const DRIVER: &str = "build --quiet --locked --release --package sanderling-server --example counted";
 /// Requests of the shorter run; the longer one has twice as many. Starting and stopping threads varies by some hundred
 /// instructions, which is less than one per request.
@@ -64,7 +64,7 @@ fn judge(snapshot: &Snapshot, counted: &Snapshot, log: &mut Log) -> Outcome {
     Outcome::Failed(format!("{}; if this is intended, run `{UPDATE}`", differences.join("; ")))
 }
 
-/// Instructions per request, and what counted them.
+/// Instructions per request, and the tool that counted them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Snapshot {
     /// Each compiler generates other instructions.

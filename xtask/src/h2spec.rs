@@ -1,4 +1,4 @@
-//! Runs h2spec against the release program: how many of its tests of HTTP/2 pass over TLS, and without encryption.
+//! Runs h2spec against the release program, and counts its HTTP/2 tests that pass over TLS and without encryption.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

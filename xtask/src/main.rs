@@ -3,6 +3,7 @@
 
 mod ci;
 mod guard;
+mod package;
 mod demo_acme;
 mod tls_audit;
 mod h2spec;
@@ -39,6 +40,9 @@ Usage: cargo xtask COMMAND
                              compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
   http-differential          compare responses with those of nginx, and list the explained differences
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
+  package --out FOLDER       make the packages of a release: tarball, Debian, RPM, image, list of components, checksums
+  package --crates           install the program by `cargo install` from the packages of its crates
+  package --verify           build the packages of the last commit twice, and compare them
   setup                      install the programs that the tests use (Debian packages)
 
 The steps of ci:
@@ -73,6 +77,9 @@ fn main() -> ExitCode {
         ["http-differential"] => http_differential(&mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["h2spec"] => h2spec::run(&mut log),
+        ["package", "--out", folder] => package::run(folder, &mut log),
+        ["package", "--crates"] => package::install_crates(&mut log),
+        ["package", "--verify"] => package::verify(&mut log),
         ["setup"] => setup::run(&mut log),
         _ => {
             let is_help = matches!(words[..], [] | ["help" | "--help" | "-h"]);

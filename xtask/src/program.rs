@@ -9,12 +9,25 @@ use std::process::{Command, Stdio};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// Not run for a reason of this machine, which says what remains unchecked.
+    /// The step was not run because of this machine; the reason says what remains unchecked.
     Skipped(String),
     Failed(String),
 }
 
 impl Outcome {
+    /// The outcome of a chore that has no result.
+    pub(crate) fn of(result: Result<(), String>) -> Outcome {
+        result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+    }
+
+    /// For a chore that goes on if this one has not failed.
+    pub(crate) fn into_result(self) -> Result<(), String> {
+        match self {
+            Outcome::Passed | Outcome::Skipped(_) => Ok(()),
+            Outcome::Failed(reason) => Err(reason),
+        }
+    }
+
     /// Both outcomes; the failure of the first if there are two.
     pub(crate) fn and(self, other: Outcome) -> Outcome {
         self.and_then(|| other)
@@ -67,7 +80,7 @@ impl Program {
         Program::new(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
 
-    /// The same with low priority: it uses the processor time that tests leave.
+    /// Cargo with low priority, which uses the processor time that tests leave.
     pub(crate) fn cargo_in_background() -> Program {
         Program::in_background(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
@@ -126,6 +139,16 @@ impl Program {
             line.clear();
         }
         child.wait()
+    }
+
+    /// Runs the program, and prints its output only if it fails.
+    pub(crate) fn run_silently(self, log: &mut Log) -> Result<(), String> {
+        let mut own = Log::kept();
+        let result = self.run(&mut own).into_result();
+        if result.is_err() {
+            log.append(&own);
+        }
+        result
     }
 
     /// Runs the program silently; its standard output if it succeeds.

@@ -1,8 +1,9 @@
 //! Installs the programs that the tests and comparisons use, and creates the user that root serves as.
 
 use std::fs;
+use std::path::PathBuf;
 
-use crate::program::{Log, Outcome, Program, is_installed};
+use crate::program::{Log, Outcome, Program, is_installed, target_folder};
 
 /// A program, and the Debian package that contains it.
 pub(crate) type Needed = (&'static str, &'static str);
@@ -53,7 +54,21 @@ pub(crate) const PEERS: &[Needed] = &[
     ("setpriv", "util-linux"),
 ];
 
-/// Installs what the tests use, the components of the toolchain, and the user.
+/// The programs that write the packages and try them.
+pub(crate) const PACKAGERS: &[Needed] = &[
+    ("objcopy", "binutils"),
+    ("xz", "xz-utils"),
+    ("dpkg-deb", "dpkg"),
+    ("rpmbuild", "rpm"),
+    ("buildah", "buildah"),
+    ("bwrap", "bubblewrap"),
+    ("mmdebstrap", "mmdebstrap"),
+];
+
+/// The dependencies of Sanderling's packages, and programs for their trials.
+const IN_DEBIAN_ROOT: &str = "passwd,systemd-standalone-sysusers,systemd-standalone-tmpfiles,rpm,xz-utils";
+
+/// Installs the programs that the tests use, the components of the toolchain, and the user.
 pub(crate) fn run(log: &mut Log) -> Outcome {
     // rustup installs a file for each command, even without the component.
     let is_missing = |command: &&str| Program::cargo().args(command).args("--version").output().is_none();
@@ -61,7 +76,34 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     if ["fmt", "clippy"].iter().any(is_missing) {
         outcome = Program::new("rustup").args("component add rustfmt clippy").run(log);
     }
-    outcome.and_then(|| install(NEEDED, log)).and_then(|| install_pebble(log)).and_then(|| create_user(log))
+    let outcome = outcome.and_then(|| install(NEEDED, log)).and_then(|| install(PACKAGERS, log));
+    outcome.and_then(|| install_pebble(log)).and_then(|| create_user(log)).and_then(|| make_debian_root(log))
+}
+
+/// The archive of a small Debian system in which the packages are tried.
+pub(crate) fn debian_root() -> PathBuf {
+    target_folder().join("package/debian.tar")
+}
+
+/// Only root can try the packages.
+fn make_debian_root(log: &mut Log) -> Outcome {
+    let archive = debian_root();
+    if archive.is_file() || !is_root() {
+        return Outcome::Passed;
+    }
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let Some(name) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
+        return Outcome::Failed("/etc/os-release is not that of a Debian system".to_owned());
+    };
+    let part = archive.with_extension("part.tar");
+    let made = fs::create_dir_all(archive.parent().unwrap_or(&archive));
+    let failed = |error: &dyn std::fmt::Display| Outcome::Failed(format!("{}: {error}", archive.display()));
+    if let Err(error) = made {
+        return failed(&error);
+    }
+    let program = Program::new("mmdebstrap").args("--quiet --variant=essential --include").args(IN_DEBIAN_ROOT);
+    let outcome = program.args_of(&[name.to_owned(), part.to_string_lossy().into_owned()]).run(log);
+    outcome.and_then(|| fs::rename(&part, &archive).map_or_else(|error| failed(&error), |()| Outcome::Passed))
 }
 
 /// Creates the user that root serves as. Tests that are not run by root need none.
@@ -73,16 +115,16 @@ fn create_user(log: &mut Log) -> Outcome {
     Program::new("useradd").args("--system --user-group --no-create-home --shell /usr/sbin/nologin sanderling").run(log)
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
 }
 
-/// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module
-/// proxy.
+/// The certificate authority of the tests of certificates. No Debian package contains it; Go installs it from its
+/// module proxy.
 const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
 
 fn install_pebble(log: &mut Log) -> Outcome {
-    let in_home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join("go/bin/pebble"));
+    let in_home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/pebble"));
     if is_installed("pebble") || in_home.is_some_and(|path| path.is_file()) {
         return Outcome::Passed;
     }

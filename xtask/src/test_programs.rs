@@ -1,6 +1,6 @@
-//! The programs that the tests are compiled to: built once, and run by this program, two at a time. `cargo test` would
-//! run one after the other, although most tests wait, and build again for each choice of packages, whose dependencies
-//! have other features.
+//! The compiled test programs: built once, and run by this program, two at a time. `cargo test` would run them one
+//! after another, although most tests wait, and rebuild for each choice of packages, whose dependencies have other
+//! features.
 
 use std::collections::VecDeque;
 use std::env;
@@ -11,7 +11,7 @@ use std::thread;
 use crate::program::{Log, Outcome, Program, target_folder};
 
 const BUILD: &str = "test --locked --workspace --no-run";
-/// The programs other than tests: examples make cargo choose the features that tests have.
+/// The other programs: building the examples makes cargo choose the same features as for the tests.
 const BUILD_PROGRAMS: &str = "build --locked --workspace --bins --examples";
 const DOC_TESTS: &str = "test --locked --workspace --doc --quiet";
 /// The package whose tests take as long as all others together, so they begin first.
@@ -19,7 +19,7 @@ const LONGEST: &str = "crates/sanderling";
 /// Programs that run at the same time.
 const LANES: usize = 2;
 
-/// One of them.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TestProgram {
     /// The folder of its package, from which it runs.
@@ -27,12 +27,12 @@ struct TestProgram {
     path: PathBuf,
 }
 
-/// The tests of a run.
+/// A run's tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection {
     /// The folder of a package.
     pub(crate) package: &'static str,
-    /// Names of tests, of which each has one as a part; all if there is none.
+    /// Substrings of test names; if empty, all tests run.
     pub(crate) names: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run_all(log: &mut Log) -> Outcome {
     outcome.and(Program::cargo().args(DOC_TESTS).run(log))
 }
 
-/// Runs some tests one after the other, with more arguments, in this environment.
+/// Runs some tests one after another, with more arguments, in this environment.
 pub(crate) fn run(
     selections: &[Selection],
     arguments: &[String],
@@ -121,7 +121,7 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
             Outcome::Failed(reason) => return Err(reason),
             Outcome::Passed | Outcome::Skipped(_) => {}
         }
-        // They are built; this only lists them.
+        // The programs are already built; this only lists them.
         let listed = Program::cargo().args(BUILD).args("--quiet --message-format=json").output();
         Ok(programs_of(&listed.ok_or_else(|| format!("`cargo {BUILD}` lists no programs"))?))
     };
@@ -132,7 +132,7 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
 fn programs_of(messages: &str) -> Vec<TestProgram> {
     let program = |line: &str| {
         let (path, manifest) = (text_of("executable", line)?, text_of("manifest_path", line)?);
-        // The object before it, of the target, has a key of that name too.
+        // The preceding object, of the target, also has a key of that name.
         let (_, profile) = line.split_once("\"profile\":{")?;
         let is_test = profile.split('}').next()?.ends_with("\"test\":true");
         is_test.then(|| Some(TestProgram { folder: Path::new(manifest).parent()?.to_owned(), path: path.into() }))?
@@ -140,7 +140,7 @@ fn programs_of(messages: &str) -> Vec<TestProgram> {
     messages.lines().filter_map(program).collect()
 }
 
-/// The text of a key that occurs once. Paths with a character that JSON escapes are not those of a checkout.
+/// The text of a key that occurs once. A checkout has no paths with characters that JSON escapes.
 fn text_of<'l>(key: &str, line: &'l str) -> Option<&'l str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
     Some(rest.split_once('"')?.0)

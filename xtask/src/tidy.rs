@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::program::{Log, Outcome};
 
-/// Which of our crates each crate may depend on. Tests and benchmarks may use more.
+/// The crates of this repository that each crate may depend on. Tests and benchmarks may use more.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "crates/server-process",
         &["server", "listeners", "zone-files", "ipc", "config", "os", "dns", "http", "tls", "site-rules"],
     ),
-    // It reads nothing from the network, so it depends on no protocol crate.
+    // The supervisor reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
     ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns", "http"]),
     ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
@@ -66,14 +66,14 @@ const PLAIN: &[&str] = &[".rs", ".md", ".toml", ".yml", ".sh", ".html", ".css", 
 /// Marks of unfinished work, and beginnings of paths of one machine; divided, so that this file passes.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 const PRIVATE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
-/// Words of which the standard term exists, and what to write instead.
+/// Words with a standard term, and that term.
 const WORDS: &[(&str, &str)] = &[
     (concat!("oct", "et"), "bytes"),
     (concat!("oct", "ets"), "bytes"),
     (concat!("w", "ho"), "a named subject"),
     (concat!("wh", "oever"), "a named subject"),
 ];
-/// The crates whose code may be asynchronous, and what that needs.
+/// The crates whose code may be asynchronous, and the words of such code.
 const MAY_BE_ASYNCHRONOUS: &[&str] = &["crates/agent", "bench/loadgen", "bench/soak", "bench/measure"];
 const ASYNCHRONOUS: &[&str] =
     &["tokio", "tokio-rustls", "hyper", "hyper-util", "instant-acme", "async-trait", "futures"];
@@ -109,6 +109,7 @@ const RULES: &[(&str, Rule)] = &[
     ("state", check_state),
     ("links", check_links),
     ("panics", check_panics),
+    ("included", check_included),
 ];
 
 /// A violation: the file, the line or 0, and the problem with its remedy.
@@ -140,7 +141,7 @@ impl Tree {
             } else if entry.file_type()?.is_dir() {
                 self.read(&entry.path())?;
             } else {
-                // A file that has disappeared is one of an editor or of a running test.
+                // A file that has disappeared belonged to an editor or a running test.
                 match fs::read(entry.path()).map(String::from_utf8) {
                     Ok(Ok(text)) => self.files.push((path, text)),
                     _ => self.others.push(path),
@@ -190,7 +191,7 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     if error_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("tidy found {error_count} errors")) }
 }
 
-/// A thread of the agent or the keeper that has panicked does its work no more, and the process would go on without it.
+/// A panicked thread of the agent or the keeper no longer does its work, and the process would continue without it.
 fn check_panics(tree: &Tree) -> Vec<Finding> {
     const STARTUPS: [&str; 2] = ["crates/agent/src/startup.rs", "crates/keeper/src/startup.rs"];
     const CALL: &str = "panics::end_process(panics::Scope::Process);";
@@ -236,7 +237,7 @@ fn check_crates(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// The root of each crate forbids `unsafe`, and those of the protocol crates `std`.
+/// The root of each crate forbids `unsafe`, and the root of a protocol crate also `std`.
 fn check_roots(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in tree.with_end(".rs") {
@@ -345,7 +346,7 @@ fn check_state(tree: &Tree) -> Vec<Finding> {
 
 /// Links and names of files in documents and comments exist.
 fn check_links(tree: &Tree) -> Vec<Finding> {
-    const FOLDERS: &[&str] = &["docs/", "crates/", "xtask/", "bench/", "fuzz/", "demo/", "packaging/", ".ci/"];
+    const FOLDERS: &[&str] = &["docs/", "crates/", "xtask/", "bench/", "fuzz/", "packaging/", ".ci/"];
     let is_name = |c: char| c.is_ascii_alphanumeric() || "/.-_".contains(c);
     let mut found = Vec::new();
     let mut check = |path: &str, index: usize, target: String| {
@@ -376,6 +377,26 @@ fn check_links(tree: &Tree) -> Vec<Finding> {
         for (index, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
             let words = line.split(|c: char| !is_name(c)).map(|word| word.trim_end_matches('.'));
             words.filter(|word| word.starts_with("docs/")).for_each(|name| check(path, index, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// The program includes files of its crates alone: others are not in the package of the crate at the registry.
+fn check_included(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs") {
+        let Some((package, _)) = path.split_once("/src/").filter(|_| path.starts_with("crates/")) else { continue };
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        for (index, line) in text.lines().enumerate() {
+            let included = ["include_str!(\"", "include_bytes!(\""].map(|start| line.split_once(start));
+            let names = included.iter().flatten().filter_map(|(_, rest)| rest.split('"').next());
+            for target in names.map(|name| resolve(folder, name)) {
+                if !target.starts_with(&format!("{package}/")) {
+                    let remedy = format!("it is not in the package of {package}; move it there");
+                    found.push(error(path, index + 1, format!("includes `{target}`, but {remedy}")));
+                }
+            }
         }
     }
     found

@@ -20,7 +20,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("cert_chain_of_trust", "the authority is private"),
 ];
 
-/// The private authority, and a certificate for `localhost` of it.
+/// The private authority, and its certificate for `localhost`.
 const CERTIFICATES: &str = "set -e
 cd \"$1\"
 new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
@@ -79,7 +79,7 @@ fn audit(server: &Server, folder: &Path, sslyze: &str, log: &mut Log) -> Outcome
     let testssl = Program::new("testssl").args(&words).env("ADDITIONAL_CA_FILES", &path("ca.pem"));
     let by_sslyze = format!("--certinfo_ca_file {} --mozilla_config intermediate localhost:{port}", path("ca.pem"));
     let outcome = Program::new(sslyze).args(&by_sslyze).run(log);
-    // Its exit status is the number of findings and errors: the file is judged.
+    // The exit status of testssl is the number of findings and errors, so the file is judged instead.
     let _ = testssl.run(log);
     let text = match fs::read_to_string(&findings) {
         Ok(text) if text.contains("\"TLS1_3\"") => text,
@@ -100,7 +100,7 @@ fn defects(csv: &str) -> Vec<String> {
     fields.filter(is_defect).map(|fields| format!("{} {}: {}", fields[3], fields[0], fields[4])).collect()
 }
 
-/// A server with the default configuration. It is stopped when it is dropped.
+/// A server with the default configuration. The server is stopped when it is dropped.
 struct Server {
     child: Child,
     port: u16,

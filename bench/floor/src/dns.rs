@@ -64,12 +64,12 @@ pub(crate) fn serve(socket: &UdpSocket, reply_bytes: usize) -> io::Result<()> {
         };
         for (part, message) in parts.iter_mut().zip(&messages).take(count) {
             let length_bytes = message.msg_len as usize;
-            // SAFETY: the buffer lives, and nothing else uses it between the calls of the kernel.
+            // SAFETY: the buffer lives, and nothing else uses it between the system calls.
             answer(unsafe { &mut *part.iov_base.cast::<[u8; DATAGRAM_BYTES_MAX]>() }, length_bytes);
             part.iov_len = (length_bytes + ANSWER.len()).max(reply_bytes);
         }
-        // SAFETY: as for `recvmmsg`; the lengths end within the buffers. A reply that does not fit into the queue of
-        // the client is lost, as datagrams may be.
+        // SAFETY: as for `recvmmsg`; the lengths end within the buffers. A reply that does not fit into the client's
+        // queue is lost, as datagrams may be.
         unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as u32, 0) };
         parts[..count].iter_mut().for_each(|part| part.iov_len = DATAGRAM_BYTES_MAX - ANSWER.len());
     }

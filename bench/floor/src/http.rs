@@ -53,7 +53,7 @@ pub(crate) struct Connection<'r> {
     matched_bytes: usize,
     /// Responses that are not sent completely.
     owed_count: usize,
-    /// Bytes of the first of them that are sent.
+    /// Number of bytes of the first response that were sent.
     sent_bytes: usize,
     response_count: usize,
 }

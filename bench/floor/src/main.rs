@@ -1,7 +1,7 @@
 //! Responds over HTTP or DNS by the unavoidable system calls only: no server can cost less.
 //!
-//! This is no server. It takes any input for a request, and its response is prepared at the start. A real server costs
-//! more by parsing and looking up, and `cargo xtask compare` shows by how much.
+//! This is no server. The program takes any input for a request, and prepares its response at startup. A real server
+//! costs more for parsing and look-ups; `cargo xtask compare` shows how much.
 
 mod http;
 mod dns;

@@ -12,9 +12,9 @@ const RECEIVE_BYTES_MAX: usize = 16 * 1024;
 const EVENT_COUNT_MAX: usize = 512;
 /// Connections accepted before events are handled again.
 const ACCEPT_COUNT_MAX: usize = 256;
-/// Longer than that of the standard library, which 1,000 concurrent clients overrun.
+/// A longer backlog than the standard library's, which 1,000 concurrent clients overrun.
 const BACKLOG: i32 = 4096;
-/// The token of the listener; that of a connection is its descriptor.
+/// The listener's token; a connection's token is its descriptor.
 const LISTENER: u64 = u64::MAX;
 
 pub(crate) trait Protocol {

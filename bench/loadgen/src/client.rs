@@ -1,4 +1,4 @@
-//! Single requests: whether a server answers, and what.
+//! Single requests, to check whether a server answers, and with what content.
 
 use crate::http::{Head, parse_head};
 use crate::tls;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_rustls::rustls::ClientConnection;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// How long an answer over TCP is waited for.
+/// Maximum wait for an answer over TCP.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Ports that are tried until one is free for both TCP and UDP.
 const PORT_TRIES_MAX: usize = 16;
@@ -33,7 +33,7 @@ pub struct Response {
 /// as well.
 ///
 /// # Errors
-/// The failed call, or a malformed response.
+/// Returns an error if a call fails or the response is malformed.
 pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Result<(Response, TcpStream)> {
     let mut stream = connect(server)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").as_bytes())?;
@@ -59,7 +59,7 @@ pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Resu
 /// The certificate of an encrypted listener for a host, in its encoded form.
 ///
 /// # Errors
-/// The failed call, or a failed handshake.
+/// Returns an error if a call or the handshake fails.
 pub fn certificate(server: SocketAddr, host: &str) -> io::Result<Vec<u8>> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let config = Arc::new(tls::config(b"http/1.1"));
@@ -75,15 +75,15 @@ pub fn certificate(server: SocketAddr, host: &str) -> io::Result<Vec<u8>> {
 /// Asks a question over TCP.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a malformed reply.
+/// Returns an error if a call fails, the name is invalid, or the reply is malformed.
 pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Message<Vec<u8>>> {
     Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
 }
 
-/// A query as it is sent over TCP.
+/// A query in the form for TCP.
 ///
 /// # Errors
-/// An invalid name.
+/// Returns an error if the name is invalid.
 pub fn framed_query(name: &str, rtype: Rtype) -> io::Result<Vec<u8>> {
     Ok(framed(&query(name, rtype)?))
 }
@@ -102,7 +102,7 @@ pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u
 /// answer.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a reply that is none of a transfer.
+/// Returns an error if a call fails, the name is invalid, or the reply does not belong to a transfer.
 pub fn transfer(server: SocketAddr, apex: &str, from_serial: Option<u32>) -> io::Result<usize> {
     let name: Name<Vec<u8>> = apex.parse().map_err(io::Error::other)?;
     let query = match from_serial {
@@ -145,7 +145,7 @@ pub fn transfer(server: SocketAddr, apex: &str, from_serial: Option<u32>) -> io:
     }
 }
 
-/// A query with its length before it (RFC 1035 §4.2.2).
+/// A query preceded by its length (RFC 1035 §4.2.2).
 pub(crate) fn framed(query: &[u8]) -> Vec<u8> {
     let length = u16::try_from(query.len()).expect("a query has one name, of at most 255 bytes");
     [length.to_be_bytes().as_slice(), query].concat()
@@ -154,7 +154,7 @@ pub(crate) fn framed(query: &[u8]) -> Vec<u8> {
 /// Asks a question over UDP and waits for the reply.
 ///
 /// # Errors
-/// The failed call, an invalid name, or a malformed reply.
+/// Returns an error if a call fails, the name is invalid, or the reply is malformed.
 pub fn query_udp(server: SocketAddr, name: &str, rtype: Rtype, timeout: Duration) -> io::Result<Message<Vec<u8>>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(server)?;
@@ -179,11 +179,11 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// An address whose port is free for TCP and UDP. Each call returns another address of 127.0.0.0/8, all of which is
-/// loopback (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
+/// An address whose port is free for TCP and UDP. Each call returns another address of the loopback network 127.0.0.0/8
+/// (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
 ///
 /// # Errors
-/// No such port was found.
+/// Returns an error if no such port is found.
 pub fn free_address() -> io::Result<SocketAddr> {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -193,7 +193,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
 /// A port of `ip` that is free for TCP and UDP at the moment.
 ///
 /// # Errors
-/// No such port was found.
+/// Returns an error if no such port is found.
 pub fn free_port(ip: Ipv4Addr) -> io::Result<SocketAddr> {
     for _ in 0..PORT_TRIES_MAX {
         let address = TcpListener::bind((ip, 0))?.local_addr()?;

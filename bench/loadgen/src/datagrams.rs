@@ -26,13 +26,13 @@ pub(crate) struct Datagrams {
     deadline: Duration,
 }
 
-/// A socket with its own port: servers distribute load by the port of the client.
+/// A socket with its own port: servers distribute load by the client's port.
 struct Port {
     socket: UdpSocket,
     questions: Arc<[Question]>,
     recorder: Rc<Recorder>,
-    /// The outstanding queries by ID, with the index of the question. IDs count up, so that one is reused only after
-    /// all others of the port.
+    /// The outstanding queries by ID, with the question's index. IDs count up, so that one is reused only after all
+    /// others of the port.
     outstanding: RefCell<HashMap<u16, (Request, usize)>>,
     next_id: RefCell<u16>,
 }
@@ -64,7 +64,7 @@ impl Datagrams {
         port.send(request, self.random.usize(..port.questions.len()));
     }
 
-    /// Ends the queries whose deadline has passed; whether no query is outstanding.
+    /// Ends the queries whose deadline has passed; returns whether no query is outstanding.
     pub(crate) fn expire(&self) -> bool {
         let now = Instant::now();
         for port in &self.ports {
@@ -87,7 +87,7 @@ impl Port {
         let send = || rustix::net::send(&self.socket, &query, SendFlags::empty());
         let mut sent = send();
         if sent.is_err() {
-            // The error may be that of an earlier datagram, and this one was not sent.
+            // The error may belong to an earlier datagram, and this one was not sent.
             self.receive_errors();
             sent = send();
         }

@@ -37,7 +37,7 @@ pub struct Question {
 /// without the last dot.
 ///
 /// # Errors
-/// The malformed line.
+/// Returns the malformed line.
 pub fn parse_questions(text: &str) -> Result<Vec<Question>, String> {
     let expected = "expected a name, a type and, if it is not NOERROR, a response code";
     text.lines().map(|line| parse_line(line).ok_or_else(|| format!("`{line}`: {expected}"))).collect()
@@ -82,14 +82,14 @@ pub(crate) enum Transport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// Of the records of the answer and authority sections, independent of their order, compression and case.
+    /// A digest of the records in the answer and authority sections, independent of their order, compression and case.
     /// Additional records are not included, as a server may omit them.
     pub(crate) digest: u64,
     /// TC: the digest does not cover all records.
     pub(crate) is_truncated: bool,
 }
 
-/// The ID of a message; `None` if it is shorter than a header.
+/// A message's ID; `None` if it is shorter than a header.
 pub(crate) fn id_of(message: &[u8]) -> Option<u16> {
     let header = message.first_chunk::<HEADER_BYTES>()?;
     Some(u16::from_be_bytes([header[0], header[1]]))
@@ -98,7 +98,7 @@ pub(crate) fn id_of(message: &[u8]) -> Option<u16> {
 /// Checks a message as the reply to `question` with `id`.
 ///
 /// # Errors
-/// The cause of the loss, with the details.
+/// Returns the cause of the loss, with the details.
 pub(crate) fn check_reply(
     bytes: &[u8],
     id: u16,
@@ -169,7 +169,7 @@ impl DnsProtocol {
     }
 }
 
-/// A reply that is being received, with the length before it.
+/// A reply that is being received, preceded by its length.
 pub(crate) struct DnsResponse {
     question_index: usize,
     id: u16,
@@ -207,10 +207,10 @@ impl Protocol for DnsProtocol {
     }
 }
 
-/// Asks each question once over TCP; the records of the replies become the expected ones.
+/// Asks each question once over TCP; the replies' records become the expected records.
 ///
 /// # Errors
-/// The server does not answer, or not as expected.
+/// Returns an error if the server does not answer, or sends an unexpected answer.
 pub(crate) fn learn_records(server: SocketAddr, questions: &mut [Question]) -> Result<(), String> {
     for (id, question) in (1..).zip(questions) {
         let reply = client::exchange_tcp(server, &question.query(id)).map_err(|error| format!("{server}: {error}"))?;

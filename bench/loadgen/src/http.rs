@@ -28,7 +28,7 @@ impl HttpProtocol {
 #[derive(Default)]
 pub(crate) struct HttpResponse {
     received: Vec<u8>,
-    /// As soon as it is complete.
+    /// The response ends as soon as it is complete.
     head: Option<Head>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, String> {
             closes = has("close") || closes && !has("keep-alive");
         }
     }
-    // Another status than 200 explains more than a missing length.
+    // A status other than 200 explains more than a missing length.
     match length_bytes.or((status != 200).then_some(0)) {
         Some(length_bytes) => Ok(Some(Head { head_bytes, status, length_bytes, entity_tag, closes })),
         None => Err("no Content-Length".to_owned()),

@@ -1,7 +1,7 @@
 //! The client for HTTP/2: concurrent requests on some connections, by the crate `h2`.
 //!
 //! A request of a connection that the server has closed by GOAWAY is lost, unless GOAWAY says that it was not processed
-//! (RFC 9113 §6.8): then it is sent on another connection, as browsers do, and this is noted.
+//! (RFC 9113 §6.8): it is then sent on another connection, as browsers do, and counted.
 
 use crate::outcome::{Cause, Note};
 use crate::report::{Recorder, Request};
@@ -81,7 +81,7 @@ impl Http2 {
         }
     }
 
-    /// A connection in turn, which is opened if there is none or it takes no more requests.
+    /// The next connection in turn, which is opened if there is none or it accepts no more requests.
     async fn sender(&self) -> io::Result<Sender> {
         let index = self.taken_count.replace(self.taken_count.get() + 1) % self.slots.len();
         let mut slot = self.slots[index].lock().await;
@@ -108,7 +108,7 @@ impl Http2 {
     }
 }
 
-/// How the server has closed a connection.
+/// The way in which the server has closed a connection.
 fn closed_by(error: &Error) -> Note {
     if error.is_go_away() { Note::ConnectionClose } else { Note::IdleClose }
 }
@@ -146,7 +146,7 @@ async fn exchange(mut sender: Sender, url: &str, contents: &[Vec<u8>], received_
     }
 }
 
-/// What an error means for a request.
+/// The meaning of an error for a request.
 fn end_of(error: &Error, received_bytes: usize) -> End {
     if error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR) && received_bytes == 0 {
         return End::Unprocessed;

@@ -1,9 +1,9 @@
-//! Sends requests over HTTP, HTTPS and DNS at a fixed rate and counts what happens to each of them.
+//! Sends requests over HTTP, HTTPS and DNS at a fixed rate, and counts their outcomes.
 //!
-//! Requests are sent when they are due, whatever the server does, and are never repeated, except those of HTTP/2 that
-//! the server did not process by its own account (GOAWAY). Each one ends either with a correct response or as lost for
-//! one [`Cause`]; events that are no losses are counted as [`Note`]s. Latencies count from the time a request was due.
-//! The kernel still retransmits segments: a SYN dropped at a full accept queue shows as a latency of one second.
+//! Requests are sent when they are due, whatever the server does, and are never repeated, except HTTP/2 requests that
+//! the server reports as unprocessed (GOAWAY). Each one ends either with a correct response or as lost for one
+//! [`Cause`]; events that are no losses are counted as [`Note`]s. Latencies count from the time a request was due. The
+//! kernel still retransmits segments: a SYN dropped at a full accept queue shows as a latency of one second.
 //!
 //! ```no_run
 //! use loadgen::{HttpTarget, Kind, Load};

@@ -35,7 +35,7 @@ const SENDS_PER_TICK_MAX: usize = 512;
 /// A load: requests at fixed rates for some time.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How long requests are due.
+    /// The time for which requests are due.
     pub length: Duration,
     /// Determines questions and IDs.
     pub seed: u64,
@@ -52,16 +52,16 @@ pub struct Load {
     pub connection_count: usize,
     /// Ports that queries over UDP use in turn; 64 by default.
     pub udp_port_count: usize,
-    /// From the time when a request over TCP is due; 5 s by default.
+    /// The timeout of a request over TCP, from the time when it is due; 5 s by default.
     pub tcp_deadline: Duration,
-    /// From the time when a query over UDP is due; 2 s by default.
+    /// The timeout of a query over UDP, from the time when it is due; 2 s by default.
     pub udp_deadline: Duration,
 }
 
 /// A file of a web server.
 #[derive(Clone, Debug)]
 pub struct HttpTarget {
-    /// The address of the server.
+    /// The server's address.
     pub address: SocketAddr,
     /// The `Host` field.
     pub host: String,
@@ -69,14 +69,14 @@ pub struct HttpTarget {
     pub path: String,
     /// Each of these contents is correct: for a file that is replaced during the load.
     pub contents: Vec<Vec<u8>>,
-    /// When the client notices that the server has closed an idle connection.
+    /// The moment when the client notices that the server has closed an idle connection.
     pub idle_close: IdleClose,
 }
 
 /// Questions to a DNS server.
 #[derive(Clone, Debug)]
 pub struct DnsTarget {
-    /// The address of the server, the same over UDP and TCP.
+    /// The server's address, the same over UDP and TCP.
     pub address: SocketAddr,
     /// From [`crate::parse_questions`]; asked in random order.
     pub questions: Vec<Question>,
@@ -100,7 +100,7 @@ impl DnsTarget {
     }
 }
 
-/// A running load. It stops sending when it is dropped.
+/// A running load. The load stops when it is dropped.
 #[derive(Debug)]
 pub struct Running {
     seed: u64,
@@ -139,10 +139,10 @@ impl Load {
     /// Learns the expected records from the DNS server if they are to be checked, then runs the load in a thread.
     ///
     /// # Errors
-    /// The DNS server does not answer, or the thread cannot be started.
+    /// Returns an error if the DNS server does not answer, or the thread cannot be started.
     ///
     /// # Panics
-    /// If no request would be sent.
+    /// Panics if no request would be sent.
     pub fn start(&self) -> io::Result<Running> {
         let has_target = |kind: &Kind| match kind {
             Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
@@ -282,7 +282,7 @@ impl Schedule {
         Schedule { start, per_s: per_s.into(), count_max: u64::try_from(count_max).unwrap_or(u64::MAX), taken_count: 0 }
     }
 
-    /// The next request if it is due. After a pause of the load generator all missed requests are due immediately.
+    /// The next request, if it is due. After a pause of the load generator all missed requests are due immediately.
     fn take_due(&mut self, now: Instant) -> Option<Request> {
         let tick_index = u128::from(self.taken_count) * u128::from(TICKS_PER_S) / u128::from(self.per_s);
         let due = self.start + TICK * u32::try_from(tick_index).unwrap_or(u32::MAX);
@@ -310,7 +310,7 @@ impl Schedule {
     }
 }
 
-/// A timer with the precision of the kernel. That of tokio is a millisecond, which would be part of each latency.
+/// A timer with the kernel's precision. Tokio's precision is a millisecond, which would be part of each latency.
 struct Ticks(AsyncFd<OwnedFd>);
 
 impl Ticks {
@@ -347,7 +347,7 @@ impl Running {
     /// Stops sending and waits until the last request has ended.
     ///
     /// # Errors
-    /// As [`Running::finish`].
+    /// Returns the same errors as [`Running::finish`].
     pub fn finish_now(self) -> io::Result<Report> {
         self.stop.0.store(true, Ordering::Relaxed);
         self.finish()
@@ -356,7 +356,7 @@ impl Running {
     /// Waits until the last request has ended: at most one deadline after the last was due.
     ///
     /// # Errors
-    /// A socket could not be opened.
+    /// Returns an error if a socket cannot be opened.
     pub fn finish(self) -> io::Result<Report> {
         let Running { seed, start, thread, counts: all, stop: _stop } = self;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

@@ -1,4 +1,4 @@
-//! The kinds of requests, and what can happen to a request.
+//! The kinds of requests, and their possible outcomes.
 
 use rustix::io::Errno;
 use std::fmt;
@@ -28,7 +28,7 @@ macro_rules! named {
 }
 
 named! {
-    /// How a request is sent.
+    /// The way in which a request is sent.
     Kind {
         /// HTTP, one request per connection, with `Connection: close`.
         HttpNew = "http-new",
@@ -50,7 +50,7 @@ named! {
 }
 
 named! {
-    /// Why a request is lost. Each request without a correct response has exactly one cause.
+    /// The reason why a request is lost. Each request without a correct response has exactly one cause.
     Cause {
         /// A reset in answer to the SYN, or "port unreachable" in answer to a datagram.
         Refused = "refused",
@@ -102,8 +102,8 @@ named! {
 }
 
 impl Cause {
-    /// The cause behind an error of a socket, after `received_bytes` of the response. What is neither the server's
-    /// fault nor the network's is the load generator's own.
+    /// The cause behind an error of a socket, after `received_bytes` of the response. An error that is neither the
+    /// server's fault nor the network's is the load generator's own.
     pub(crate) fn of(errno: Errno, received_bytes: usize) -> Cause {
         match errno {
             Errno::CONNREFUSED => Cause::Refused,

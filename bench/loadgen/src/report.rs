@@ -1,4 +1,4 @@
-//! What happened to the requests of a load: counts, latencies and the first losses.
+//! The results of a load: counts, latencies and the first losses.
 
 use crate::outcome::{Cause, Kind, Note};
 use hdrhistogram::Histogram;
@@ -18,7 +18,7 @@ const LATENCY_DIGITS: u8 = 3;
 pub struct Report {
     /// The seed that produces the same questions and IDs again.
     pub seed: u64,
-    /// From the first due request to the end of the last.
+    /// The time from the first due request to the end of the last.
     pub length: Duration,
     /// The counts of each kind whose rate was not zero.
     pub kinds: Vec<(Kind, Counts)>,
@@ -60,7 +60,7 @@ pub struct Counts {
     pub ok_count: u64,
     /// The longest time without the end of a correct response: the length of an outage.
     pub silence_max: Duration,
-    /// The longest delay of sending. If it is long, latencies describe this machine more than the server.
+    /// The longest delay of sending. If this delay is long, latencies describe this machine more than the server.
     pub late_max: Duration,
     /// The first losses with their times and causes, by the time of their ends.
     pub first_losses: Vec<String>,
@@ -96,7 +96,7 @@ impl Counts {
         self.lost.iter().sum()
     }
 
-    /// How often an event was noted.
+    /// The number of times that an event was noted.
     pub fn noted(&self, note: Note) -> u64 {
         self.notes[note as usize]
     }

@@ -42,19 +42,19 @@ pub(crate) enum Verdict {
 /// When the client notices that the server has closed an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleClose {
-    /// At the latest before the connection is used again: on loopback hardly any request is lost.
+    /// The client notices at the latest before it reuses the connection: on loopback, hardly any request is lost.
     Immediately,
-    /// After the next request was sent, which is then lost: the worst case of a distant client, whose requests are
-    /// on their way while the server closes.
+    /// The client notices after it has sent the next request, which is then lost: the worst case of a distant client,
+    /// whose requests are in flight while the server closes.
     AtNextRequest,
 }
 
-/// What happens to a connection after a response.
+/// The fate of a connection after a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reuse {
     Never,
-    /// It persists while there are no more than this many. More are opened when all are busy, and end with their
-    /// response.
+    /// The connection persists while there are no more than this many. Further connections are opened when all are
+    /// busy, and close after their response.
     Kept {
         connection_count: usize,
         idle_close: IdleClose,
@@ -184,7 +184,7 @@ impl<P: Protocol> Streams<P> {
             },
             Reuse::Never => {}
             Reuse::Kept { .. } if closes => self.recorder.note(Note::ConnectionClose),
-            // It was opened while all others were busy.
+            // The connection was opened while all others were busy.
             Reuse::Kept { connection_count, .. } if self.open_count.get() > connection_count => {}
             Reuse::Kept { .. } => self.idle.borrow_mut().push_back(connection),
         }

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::crypto::{self, CryptoProvider, aws_lc_rs};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// How to encrypt connections to a host. Sessions are resumed.
+/// The encryption of connections to a host. Sessions are resumed.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,
@@ -20,7 +20,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// `alpn`: the protocol that is asked for.
+    /// `alpn`: the requested protocol.
     pub(crate) fn new(host: &str, alpn: &[u8]) -> io::Result<Tls> {
         let host = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Tls { connector: Arc::new(config(alpn)).into(), host })
@@ -37,7 +37,7 @@ pub fn config(alpn: &[u8]) -> ClientConfig {
     config_with(aws_lc_rs::default_provider(), alpn)
 }
 
-/// The same with chosen cryptography.
+/// A client configuration with the given cryptography.
 pub fn config_with(provider: CryptoProvider, alpn: &[u8]) -> ClientConfig {
     let provider = Arc::new(provider);
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));

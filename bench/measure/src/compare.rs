@@ -1,7 +1,7 @@
-//! `cargo xtask compare`: what a request costs Sanderling, its peers, and a program without any protocol.
+//! `cargo xtask compare`: the cost of a request for Sanderling, its peers, and a program without any protocol.
 //!
 //! The unit is the processor time of the server's processes divided by the requests answered. The servers take turns in
-//! random order, so that a disturbance affects all of them, and ratios are those of the same round.
+//! random order, so that a disturbance affects all of them, and ratios are taken within a round.
 
 mod signed;
 mod changes;
@@ -245,7 +245,7 @@ impl Cubic {
 
 impl Drop for Cubic {
     fn drop(&mut self) {
-        // It could be set, so it can be restored.
+        // The setting could be changed, so it can be restored.
         let _ = fs::write(CONGESTION_CONTROL, &self.before);
     }
 }

@@ -16,10 +16,10 @@ const NOISE: Duration = Duration::from_millis(1);
 /// Flood the server with frames of HTTP/2 over TLS, 100,000 of each kind on a connection
 ///
 /// For each kind: the frames that a connection accepts before it ends, the waiting times (99th percentile) of another
-/// client alone, beside one connection that floods once in 200 ms, beside a client that makes single requests on new
-/// connections, and beside one that floods new connections, and the memory of the server. One flood may not double the
-/// waiting time alone, unless it stays below 1 ms. Floods on new connections may not double the waiting time beside
-/// requests, since most of it is that of handshakes.
+/// client: alone, during one flood per 200 ms on a connection, during single requests on new connections, and during
+/// floods on new connections; and the memory of the server. One flood may not double the waiting time alone, unless it
+/// stays below 1 ms. Floods on new connections must not double the waiting time measured during requests, most of which
+/// is due to handshakes.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Seconds that each of the four waiting times is measured

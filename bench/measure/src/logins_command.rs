@@ -11,9 +11,8 @@ const SERVED_SHARE_MIN: f64 = 0.95;
 
 /// Guess passwords, more than the server can check, and log in meanwhile
 ///
-/// For each attack: the share of logins with a right password that had success within two seconds, and the times within
-/// which a half and 99 % of all had success. At least 95 % must have, also where no user has logged in from the network
-/// before.
+/// For each attack: the share of logins with a correct password that succeeded within two seconds, and the times within
+/// which 50 % and 99 % succeeded. At least 95 % must succeed, even from networks without earlier logins.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Seconds in which users log in, during each attack

@@ -29,7 +29,7 @@ enum Command {
 fn main() -> ExitCode {
     let command = Command::parse();
     let limit = getrlimit(Resource::Nofile);
-    // Without the right to raise it, what lacks a file descriptor is reported as such.
+    // Without the right to raise the limit, a lack of file descriptors is reported as such.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let result = match command {
         Command::Compare(options) => compare::run(&options),

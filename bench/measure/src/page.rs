@@ -36,7 +36,7 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The folder of the charts beside a report.
+/// The folder of a report's charts, next to the report.
 pub(crate) fn chart_folder(is_record: bool) -> anyhow::Result<PathBuf> {
     if is_record { Ok(system::root().join("docs/performance")) } else { folder() }
 }

@@ -10,7 +10,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Where cargo puts what it builds.
+/// The folder into which cargo builds.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -24,7 +24,7 @@ pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
     Ok(target().join("release").join(package).canonicalize()?)
 }
 
-/// The server program: the one that was chosen, or else the one of the sources, which is built.
+/// The server program: the chosen program, or else the program built from the sources.
 pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
     match chosen {
         Some(program) => Ok(program.canonicalize()?),
@@ -32,7 +32,7 @@ pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The standard output of a program; empty if it fails.
+/// A program's standard output; empty if it fails.
 pub(crate) fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

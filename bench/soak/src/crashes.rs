@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// From a kill to the first response of the replacement.
+/// The time from a kill to the first response of the replacement.
 const OUTAGE_LIMIT: Duration = Duration::from_millis(100);
 /// The longest outage is judged only if sending was never delayed longer than this.
 const LATE_MAX: Duration = Duration::from_millis(50);
@@ -83,7 +83,7 @@ pub(crate) fn hang(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     let service = Service::start(program, extent, &Config::new(2))?;
     let pid = service.only_server_pid()?;
     let mut load = near(service.site.target(extent.load())?);
-    // Few enough to wait in the queues of the server.
+    // Few enough to wait in the server's queues.
     load.rates = [100, 100, 50, 50, 50, 20, 20, 20];
     (load.tcp_deadline, load.udp_deadline) = (DEADLINE, DEADLINE);
     let load = service.start_load(&load)?;
@@ -94,7 +94,7 @@ pub(crate) fn hang(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
         let is_replaced =
             || !is_running(pid) || service.server_pids().is_ok_and(|pids| pids.iter().any(|it| *it != pid));
         outage = becomes_true(HANG_MAX, is_replaced).then(|| start.elapsed());
-        // Otherwise a process that was not replaced would hold its connections; one that was has ended.
+        // Otherwise a process that was not replaced would hold its connections; a replaced process has exited.
         let _ = send_signal(pid, Signal::CONT);
         Ok(())
     })?;

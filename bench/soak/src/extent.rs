@@ -1,11 +1,11 @@
-//! How many events a scenario has, and the load during them.
+//! The number of events in a scenario, and the load during them.
 
 use loadgen::{IdleClose, Load, Running};
 use std::time::{Duration, Instant};
 
 /// No scenario takes longer than this.
 const LENGTH_MAX: Duration = Duration::from_secs(600);
-/// How long a busy machine may take for a few answers in a test.
+/// Maximum time that a busy machine may take for a few answers in a test.
 const TEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Answers between two events of a test.
 const TEST_ANSWER_COUNT: u64 = 150;
@@ -32,7 +32,7 @@ impl Extent {
         }
     }
 
-    /// A load without targets. Its clients are distant and as patient as people and resolvers.
+    /// A load without targets. The clients are distant and as patient as people and resolvers.
     pub(crate) fn load(self) -> Load {
         let mut load = Load::new(LENGTH_MAX, 5);
         // In a test, few enough to wait in the socket's buffer until a busy machine runs the server.
@@ -81,7 +81,7 @@ pub(crate) fn near(mut load: Load) -> Load {
     load
 }
 
-/// Polls `condition` until it is true, at most for `limit`; whether it has become true.
+/// Polls `condition` until it is true, at most for `limit`; returns whether it became true.
 pub(crate) fn becomes_true(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {

@@ -1,5 +1,5 @@
-//! Clients that flood a server with frames of HTTP/2 over TLS: how many frames a connection accepts before it ends, and
-//! how long other clients wait meanwhile.
+//! Clients that flood a server with HTTP/2 frames over TLS: measures the frames that a connection accepts before it
+//! ends, and the waiting times of other clients meanwhile.
 
 mod client;
 mod frames;
@@ -26,18 +26,18 @@ const BATCH_FRAMES: usize = 40;
 const LARGE_BYTES: usize = 1 << 20;
 /// Connections of the client whose waiting times are measured.
 const CONNECTION_COUNT: usize = 8;
-/// How long waiting times are measured before something else happens: some hundred requests, so that a flood that
+/// The time for which waiting times are measured before the next event: some hundred requests, so that a flood that
 /// delays more than one in a hundred of them is seen.
 const SPAN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// A flood.
 pub struct Flood {
-    /// Its name in results.
+    /// The flood's name in results.
     pub name: &'static str,
-    /// What the client sends after the preface and its settings.
+    /// The client's bytes after the preface and its settings.
     opening: fn() -> Vec<u8>,
-    /// What it then repeats, with the number of the repetition.
+    /// The bytes that the client then repeats, given the number of the repetition.
     item: fn(u32) -> Vec<u8>,
     item_frames: usize,
     /// Frames that a connection may accept, by the default limits.
@@ -124,7 +124,7 @@ fn closed_window() -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
 }
 
-/// A server of a directory, over HTTP and HTTPS, with one worker. It is stopped when it is dropped.
+/// A server of a directory, over HTTP and HTTPS, with one worker. The server is stopped when it is dropped.
 pub struct Server {
     http: SocketAddr,
     https: SocketAddr,
@@ -156,9 +156,9 @@ impl Server {
 /// Waiting times of another client, as 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    /// While nothing else happens.
+    /// The waiting times without other activity.
     pub alone: Duration,
-    /// In the time (`SPAN`) in which a connection floods, once.
+    /// The waiting times in a `SPAN` in which a connection floods once.
     pub beside_one_flood: Duration,
     /// Beside a client that makes one request on each of its connections, as fast as it can.
     pub beside_requests: Duration,
@@ -222,7 +222,7 @@ impl Flood {
         let flood_once = || -> anyhow::Result<()> {
             let mut client = Client::connect(https)?;
             client.send(&(self.opening)())?;
-            // Until the server closes the connection.
+            // The flood runs until the server closes the connection.
             let _ = items.chunks(16 * 1024).try_for_each(|chunk| client.send(chunk));
             Ok(())
         };
@@ -248,7 +248,7 @@ impl Flood {
     }
 }
 
-/// What happens beside the client that measures.
+/// The activity during the measurement.
 const ALONE: usize = 0;
 const BESIDE_ONE_FLOOD: usize = 1;
 const BESIDE_REQUESTS: usize = 2;
@@ -271,7 +271,7 @@ fn probe(http: SocketAddr, phase: &AtomicUsize) -> anyhow::Result<[Vec<Duration>
         if before == ENDED {
             return Ok(samples);
         }
-        // At most as many requests as a connection may have.
+        // The flood has at most as many requests as a connection may have.
         let connection = &mut connections[answered % CONNECTION_COUNT];
         answered += 1;
         if answered % (CONNECTION_COUNT * 1_000) < CONNECTION_COUNT {

@@ -1,5 +1,5 @@
-//! Clients that guess passwords, more than the server can check: how many others can log in meanwhile, and how long it
-//! takes.
+//! Clients that guess more passwords than the server can check: measures how many other users can log in meanwhile, and
+//! how long that takes.
 
 use crate::running::Running;
 use anyhow::Context;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The work factor of the hashes, the usual one of `htpasswd -B -C 10` and of most programs.
 const BCRYPT_COST: u32 = 10;
 const PASSWORD: &str = "right";
-/// Users, each of which logs in at most once: a password that was right is remembered.
+/// Number of users, each of which logs in at most once: a correct password is remembered.
 const USER_COUNT: usize = 2_000;
 /// The networks of users.
 const USER_NETWORKS: usize = 40;
@@ -30,7 +30,7 @@ const LOGIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which a client that guesses closes its connection, without an answer if there is none.
 const GUESS_TIME: Duration = Duration::from_secs(3);
 
-/// Where guesses come from.
+/// The networks from which guesses come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Networks {
     /// 160 networks (/64) in one IPv6 /48.
@@ -44,15 +44,15 @@ pub enum Networks {
 pub struct Attack {
     /// Guesses in each second.
     pub guesses_per_s: u32,
-    /// Where they come from.
+    /// The networks from which the guesses come.
     pub networks: Networks,
-    /// For how many names they are.
+    /// The number of guessed names.
     pub name_count: usize,
     /// The users have logged in from their networks before.
     pub is_known: bool,
 }
 
-/// What became of the logins of users.
+/// The results of users' logins.
 #[derive(Clone, Debug)]
 pub struct Logins {
     /// Times until the page arrived, in ascending order.

@@ -1,4 +1,4 @@
-//! The result of a scenario: the counts of its loads, what else was measured, and what failed.
+//! The result of a scenario: the counts of its loads, other measurements, and failures.
 
 use loadgen::{Cause, Counts, Kind, Report};
 use std::fmt;
@@ -12,15 +12,15 @@ const LATE_REPORTED: Duration = Duration::from_millis(200);
 /// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What was done and measured, one line each.
+    /// The actions and measurements, one line each.
     pub facts: Vec<String>,
-    /// What failed, one line each.
+    /// The failures, one line each.
     pub failures: Vec<String>,
     /// The report of each load with a title, which is empty if there is only one.
     pub loads: Vec<(String, Report)>,
     /// Requests that killed processes had accepted.
     pub interrupted_count: u64,
-    /// Whether the losses are those of another server, which are not judged.
+    /// Whether the losses belong to another server, and are not judged.
     pub is_comparison: bool,
 }
 

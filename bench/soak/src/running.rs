@@ -18,7 +18,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `program` in `folder`; also the addresses of these services, in the order in which it prints them.
+    /// Starts `program` in `folder`; also returns the addresses of these services, in the order in which it prints
+    /// them.
     pub(crate) fn start<const COUNT: usize>(
         program: &Path,
         folder: TempDir,
@@ -54,7 +55,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         for signal in [Signal::TERM, Signal::KILL] {
             for pid in processes_in(self.folder.path()) {
-                // It may have ended meanwhile.
+                // The process may have exited meanwhile.
                 let _ = send_signal(pid, signal);
             }
             becomes_true(LIMIT, || !matches!(self.supervisor.try_wait(), Ok(None)));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Scenario {
     /// As chosen by `--only`.
     pub name: &'static str,
-    /// What must hold, as a sentence.
+    /// The property that must hold, as a sentence.
     pub promise: &'static str,
     run: fn(&Path, Extent, &mut Outcome) -> anyhow::Result<()>,
 }
@@ -118,7 +118,7 @@ fn reload_workers(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyh
     Ok(())
 }
 
-/// Changes a record, the sites of the domains, an alias and the certificate in turn.
+/// Changes a record, the domains' sites, an alias and the certificate in turn.
 fn reload_in_place(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut config = Config::new(2);
     let service = Service::start(program, extent, &config)?;
@@ -171,7 +171,7 @@ fn change_and_reload(service: &Service, config: &mut Config, index: usize) -> an
 /// Upgrades in turn to a good program and to ones that fail.
 fn upgrade(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     use NewProgram::{Execs, Exits, Good, Hangs};
-    // How long a new server process may take to become ready, and a failure to be reported.
+    // Maximum time for a new server process to become ready, and for a failure to be reported.
     const START_TIMEOUT_MS: u64 = 800;
     const REPORT_LIMIT: Duration = Duration::from_secs(1);
     let upgrades: &[NewProgram] = extent.pick(
@@ -277,7 +277,7 @@ fn broken(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Resu
 /// Short connections, and the share of each worker.
 fn fairness(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     const WORKER_COUNT: usize = 4;
-    /// Of an even share.
+    /// The percentage of an even share.
     const SHARE_MIN: f64 = 0.25;
     const POLL_EVERY: Duration = Duration::from_millis(100);
     let wanted_count = extent.pick(500, 1_000, 10_000);

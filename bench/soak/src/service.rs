@@ -14,20 +14,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long starting, stopping or a command may take on a busy machine.
+/// Maximum time for starting, stopping or a command on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 const CONTROL: &str = "control";
 const OUTPUT: &str = "output";
 /// The program file, which an upgrade replaces.
 const PROGRAM: &str = "sanderling";
-/// A running service. It is stopped when it is dropped.
+/// A running service. The service is stopped when it is dropped.
 pub(crate) struct Service {
     pub(crate) site: Site,
     pub(crate) extent: Extent,
     /// The program as it was built; commands are given by it.
     built: PathBuf,
     supervisor: Child,
-    // After `supervisor`: the processes end before their folder is removed.
+    // This field follows `supervisor`: the processes exit before their folder is removed.
     _folder: TempDir,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// What an upgrade finds in place of the program.
+/// The file that an upgrade finds in place of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewProgram {
     /// A copy of the same program.
     Good,
     Exits,
-    /// A program that becomes another one and exits.
+    /// A program that executes another and exits.
     Execs,
     /// A program that never becomes ready.
     Hangs,
@@ -66,15 +66,15 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts the supervisor again by the same command, with the words of a launcher before it, after the previous one
-    /// has ended.
+    /// Starts the supervisor again by the same command, preceded by the words of a launcher, after the previous
+    /// supervisor has exited.
     pub(crate) fn restart_supervisor(&mut self, launcher: &[String]) -> anyhow::Result<()> {
         self.supervisor.wait()?;
         self.supervisor = spawn(&self.site.folder, launcher)?;
         Ok(())
     }
 
-    /// How the supervisor has ended, if it has.
+    /// The supervisor's exit status, if it has exited.
     pub(crate) fn supervisor_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.supervisor.try_wait()?)
     }
@@ -273,7 +273,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// The open descriptors but those of the zones that the supervisor keeps: their number has a limit, and changes.
+/// The number of open descriptors, except for zones that the supervisor keeps, whose limited number changes.
 pub(crate) fn fd_count(pid: u32) -> usize {
     let is_zones = |link: PathBuf| link.to_string_lossy().starts_with("/memfd:zones");
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) const CONFIG: &str = "sanderling.toml";
 /// The request target: a page that differs between the sites.
 pub(crate) const PAGE_PATH: &str = "/page.html";
-/// The page of each site.
+/// Each site's page.
 const PAGES: [&str; 2] = ["first/page.html", "second/page.html"];
 /// Bytes of a page, which is sent together with its head.
 const PAGE_BYTES: usize = 3_000;
@@ -29,7 +29,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// `addresses`: those of HTTP, HTTPS and DNS.
+    /// `addresses`: the addresses of HTTP, HTTPS and DNS.
     pub(crate) fn write(folder: &Path, addresses: [SocketAddr; 3], config: &Config) -> anyhow::Result<Site> {
         let [http, https, dns] = addresses;
         let site = Site { folder: folder.to_owned(), http, https, dns };
@@ -119,10 +119,10 @@ pub(crate) struct Config {
     pub(crate) worker_count: usize,
     /// `None` is the default of the server.
     pub(crate) listener_count: Option<usize>,
-    /// The site of the first domain; the second has the other.
+    /// The first domain's site; the second has the other.
     pub(crate) site_index: usize,
     pub(crate) alias_version: usize,
-    /// How long a new server process may take to become ready.
+    /// Maximum time for a new server process to become ready.
     pub(crate) start_timeout_ms: u64,
     pub(crate) has_https: bool,
 }

@@ -1,6 +1,6 @@
-//! Single faults of system calls, in each scenario and process, and what must hold after each of them.
+//! Single faults of system calls, in each scenario and process, and the conditions that must hold after each.
 //!
-//! A fault is injected by strace. Each has a service of its own; several trials run at the same time.
+//! A fault is injected by strace. Each trial has its own service; several trials run at the same time.
 
 pub mod zones;
 mod trial;
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use trial::{Defect, SCENARIOS, Scenario, Trial};
 
-/// What a trial without a fault has shown of a scenario and process.
+/// The results of a trial without a fault, for a scenario and process.
 struct Traced {
     scenario: &'static Scenario,
     role: Role,
@@ -30,7 +30,7 @@ struct Traced {
 pub struct Counts {
     /// Faults that have occurred.
     pub fault_count: usize,
-    /// Of these, those of which the operator was informed.
+    /// The number of these of which the operator was informed.
     pub reported_count: usize,
     /// By kind, in the order of [`Summary::DEFECTS`].
     pub defect_counts: [usize; 7],
@@ -41,7 +41,7 @@ pub struct Counts {
 pub struct Summary {
     /// By the name of the scenario.
     pub scenarios: Vec<(&'static str, Counts)>,
-    /// Each fault after which something did not hold, with what that was.
+    /// Each fault after which a condition did not hold, with that condition.
     pub failures: Vec<(Fault, String)>,
 }
 
@@ -84,7 +84,7 @@ impl Summary {
 /// Traces all scenarios, and runs them with `fault_count` faults of those that are possible, or with `faults` only.
 ///
 /// # Errors
-/// strace cannot be run, or a scenario fails without a fault.
+/// Returns an error if strace cannot be run, or a scenario fails without a fault.
 pub fn run(
     program: &Path,
     faults: Vec<Fault>,

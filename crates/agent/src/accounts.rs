@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// The authorities of the configuration.
+/// The configuration's authorities.
 pub(crate) struct Accounts {
     contacts: Vec<String>,
     entries: Vec<Entry>,
@@ -21,17 +21,17 @@ struct Entry {
     client: Result<HttpsClient, String>,
     /// The account of the operator there, or why it cannot be used.
     external: Option<Result<ExternalAccountKey, String>>,
-    /// Locked while it is registered, so that there is one.
+    /// Locked during registration, so that only one account is registered.
     registration: Mutex<Registration>,
 }
 
-/// The state of an account.
+/// An account's state.
 #[derive(Default)]
 struct Registration {
     account: Option<Account>,
-    /// Its credentials, while they could not be stored: it is not registered again.
+    /// The account's credentials, while they cannot be stored: the account is not registered again.
     unstored: Option<Vec<u8>>,
-    /// The last failure, and when it was: those that have waited for it get the same.
+    /// The last failure and its time: orders that have waited for the registration get the same failure.
     failure: Option<(Instant, Failure)>,
 }
 
@@ -72,7 +72,7 @@ impl Accounts {
         self.entries.iter().position(|entry| entry.authority.directory == directory)
     }
 
-    /// The account at an authority, which is registered if there is none.
+    /// The account at an authority, which is registered if necessary.
     pub(crate) async fn get(&self, index: usize, state: &StateFolder) -> Result<Account, Failure> {
         let entry = &self.entries[index];
         let asked_at = Instant::now();
@@ -142,8 +142,9 @@ impl Accounts {
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
-    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. It is
-    /// asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
+    /// The reason why the account at an authority can no longer be used; `None` if it can, or if the authority does not
+    /// say. The agent finds out by updating the contacts, which the authority refuses for a deactivated account (RFC
+    /// 8555 §7.3.6).
     pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
         let account = self.get(index, state).await.ok()?;
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
@@ -152,18 +153,18 @@ impl Accounts {
             // The library has read the account, and its status is not `valid`.
             return Some("the authority has deactivated it".to_owned());
         }
-        // To these requests, the same errors mean the account itself.
+        // In answer to these requests, the same errors concern the account itself.
         let failure = Failure::of(error, Asked::Directory);
         matches!(failure.kind, Kind::AccountRefused | Kind::Gone).then(|| failure.cause().to_owned())
     }
 
-    /// The authority no longer knows the account: another one is registered.
+    /// The authority no longer knows the account: a new account is registered.
     pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
         *self.entries[index].registration.lock().await = Registration::default();
         Ok(state.remove(&self.entries[index].file())?)
     }
 
-    /// The directory of the authority may have changed.
+    /// The authority's directory may have changed.
     pub(crate) async fn reconnect(&self, index: usize) {
         self.entries[index].registration.lock().await.account = None;
     }
@@ -175,7 +176,7 @@ fn external_account_key(account: &ExternalAccount) -> Result<ExternalAccountKey,
 }
 
 impl Entry {
-    /// Another directory is another authority.
+    /// A different directory means a different authority.
     fn file(&self) -> String {
         let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-');
         let name: String = self.authority.directory.chars().map(|one| if is_plain(one) { one } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! Which names the zone files have as targets of `ALIAS`, as the server process and the signer have read them.
+//! The `ALIAS` targets of the zone files, as the server process and the signer have read them.
 
 use sanderling_config::DomainName;
 use sanderling_ipc::agent::ServedZones;
@@ -19,7 +19,7 @@ pub(crate) struct AliasNames {
 pub(crate) struct NamesState {
     /// The targets of the zones that are known, in lower case and without a dot at the end.
     by_zone: BTreeMap<DomainName, Vec<String>>,
-    /// Whether further zones that are not signed have none.
+    /// Whether further unsigned zones have no targets.
     is_complete: bool,
 }
 
@@ -32,14 +32,14 @@ impl NamesState {
         }
     }
 
-    /// The zones that have some, with them.
+    /// The zones with targets, and these targets.
     pub(crate) fn zones(&self) -> impl Iterator<Item = (&DomainName, &[String])> {
         self.by_zone.iter().filter(|(_, targets)| !targets.is_empty()).map(|(zone, targets)| (zone, &**targets))
     }
 }
 
 impl AliasNames {
-    /// The file of a zone has these targets.
+    /// A zone's file has these targets.
     pub(crate) fn set(&self, zone: &DomainName, targets: &[String], is_signed: bool) {
         if self.state.borrow().of(zone, is_signed) == Some(targets) {
             return;
@@ -48,7 +48,7 @@ impl AliasNames {
         self.notify();
     }
 
-    /// These zones are served. Those that are signed are skipped: their signed versions have no `ALIAS`.
+    /// Records the zones that are served. Signed zones are skipped: their signed versions contain no `ALIAS`.
     pub(crate) fn set_served(&self, served: &ServedZones, is_signed: impl Fn(&DomainName) -> bool) {
         let named = served.zones.iter().filter_map(|zone| Some((DomainName::parse(&zone.name).ok()?, zone)));
         let named: BTreeMap<DomainName, Vec<String>> =

@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 
 /// Targets that are queried concurrently.
 const ASKING_MAX: usize = 32;
-/// Seconds until resolvers are asked again that have not answered.
+/// Seconds until resolvers that have not answered are asked again.
 const RETRY_INTERVAL_S: u64 = 10;
-/// Seconds for which it is taken as known that a name has no addresses, if the answer does not say.
+/// Seconds for which the absence of addresses is cached, if the answer has no TTL.
 const NO_ADDRESS_TTL_S: u32 = 300;
-/// Answers one after the other with a lower TTL until it is used.
+/// Number of successive answers with a lower TTL until that TTL is used.
 const LOWER_TTL_COUNT: u8 = 3;
 /// Addresses of one type that are used: the first ones in their order.
 const ADDRESSES_MAX: usize = 64;
@@ -43,7 +43,7 @@ type Answer = Result<[Records; 2], String>;
 struct Target {
     /// IPv4 and IPv6.
     addresses: [Addresses; 2],
-    /// When resolvers have answered last, or the agent was started.
+    /// The time of the last answer from resolvers, or of the agent's start.
     answered_at_unix_s: u64,
     next_at_unix_s: u64,
     is_asked: bool,
@@ -131,7 +131,7 @@ impl AliasTargets {
         }
     }
 
-    /// The clock was set: everything is asked for again.
+    /// The clock was set: all targets are queried again.
     pub(crate) fn on_clock_set_back(&mut self) {
         let now_unix_s = unix_s();
         for target in self.targets.values_mut() {
@@ -166,7 +166,7 @@ impl AliasTargets {
         }
     }
 
-    /// Waits for the next answer; `None` if nothing is asked for.
+    /// Waits for the next answer; `None` if no query is pending.
     pub(crate) async fn answered(&mut self) -> Option<(String, Answer)> {
         let answered = self.asking.join_next().await?;
         Some(answered.expect("a task that panics ends the agent, which is restarted"))
@@ -238,7 +238,7 @@ impl Target {
                     wait_s = wait_s.min(ttl_s);
                 }
                 self.answered_at_unix_s = now_unix_s;
-                // Then the resolver no longer has the records, and its answer has the whole TTL.
+                // By then the resolver's cache has dropped the records, and its answer has the whole TTL.
                 self.next_at_unix_s = now_unix_s + u64::from(wait_s) + 1;
                 let is_empty = self.addresses.iter().all(|of_type| of_type.list.is_empty());
                 self.problem = is_empty.then(|| "it does not exist, or has no addresses".to_owned());

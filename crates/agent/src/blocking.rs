@@ -1,8 +1,7 @@
-//! Threads for work that waits: for a disk, the keeper, or the resolver of the system. All threads are created at
-//! start: later the system might lack one for a moment, and the work of a task would be lost.
+//! Threads for work that waits, for a disk or the keeper. All threads are created at start: later the system might lack
+//! one for a moment, and the work of a task would be lost.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -14,11 +13,9 @@ pub(crate) static DISK: Threads = Threads::new("disk");
 pub(crate) static ZONES: Threads = Threads::new("zones");
 /// Asks the keeper about keys, which answers one request at a time.
 pub(crate) static KEEPER: Threads = Threads::new("keeper");
-static RESOLVER: Threads = Threads::new("resolver");
 
 const DISK_THREADS: usize = 2;
 const KEEPER_THREADS: usize = 1;
-const RESOLVER_THREADS: usize = 2;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -28,20 +25,13 @@ pub(crate) struct Threads {
     queue: OnceLock<Sender<Work>>,
 }
 
-/// Starts all threads, so many of them for zones. The sandbox of this process must be in force already.
+/// Starts all threads, `zone_threads` of them for zones. This process's sandbox must be in force already.
 ///
 /// # Errors
-/// The system has no thread.
+/// Returns an error if the system cannot start a thread.
 pub(crate) fn start(zone_threads: usize) -> io::Result<()> {
-    let counts =
-        [(&DISK, DISK_THREADS), (&ZONES, zone_threads), (&KEEPER, KEEPER_THREADS), (&RESOLVER, RESOLVER_THREADS)];
+    let counts = [(&DISK, DISK_THREADS), (&ZONES, zone_threads), (&KEEPER, KEEPER_THREADS)];
     counts.into_iter().try_for_each(|(threads, count)| threads.start(count))
-}
-
-/// The addresses of a host, by the resolver of the system.
-pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let host = host.to_owned();
-    RESOLVER.run(move || Ok((host.as_str(), port).to_socket_addrs()?.collect())).await
 }
 
 impl Threads {
@@ -61,8 +51,8 @@ impl Threads {
         self.queue.set(queue).map_err(|_| io::Error::other("the threads run already"))
     }
 
-    /// Does `work` on one of the threads, as soon as one is free. It is done even if no task waits for it. A panic in
-    /// it ends the process.
+    /// Does `work` on the next free thread. The work is done even if no task waits for it. A panic in it ends the
+    /// process.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = oneshot::channel();
         // There may be no waiting task left.

@@ -1,5 +1,5 @@
-//! CAA records in the zones of this server (RFC 8659): whether they let an authority issue. It would look itself, but a
-//! refusal counts against its limits.
+//! CAA records in the zones of this server (RFC 8659): whether they let an authority issue. The authority checks the
+//! records itself, but each refusal counts against its limits.
 
 use crate::name_servers::{Answer, NameServers};
 use sanderling_config::DomainName;
@@ -23,8 +23,8 @@ pub(crate) struct Issuance<'i> {
     pub(crate) method: &'i str,
 }
 
-/// Why this may not be issued for `name`, which is in the zone at `apex` and may be a wildcard, and the remedy. Records
-/// above the zone are not looked for.
+/// The reason why the certificate may not be issued for `name`, and the remedy. The name is in the zone at `apex`, and
+/// may be a wildcard. Records above the zone are not looked for.
 pub(crate) async fn problem(
     name_servers: &NameServers,
     name: &str,
@@ -74,13 +74,13 @@ pub(crate) async fn problem(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Allowed,
-    /// They name others.
+    /// The records name other authorities.
     NotNamed,
-    /// They name the authority, with another account.
+    /// The records name the authority, with another account.
     OtherAccount,
-    /// They name the authority and the account, with other ways to validate.
+    /// The records name the authority and the account, with other validation methods.
     OtherMethod,
-    /// One is critical, and an authority that does not know it may not issue.
+    /// A record has an unknown critical property, so the authority may not issue.
     UnknownProperty,
 }
 
@@ -131,7 +131,7 @@ impl<'r> Property<'r> {
         issuer.trim_ascii().eq_ignore_ascii_case(authority.as_bytes())
     }
 
-    /// RFC 8657 §3. An account that is not known may be the right one.
+    /// RFC 8657 §3. An unknown account may be the permitted account.
     fn allows_account(&self, account: Option<&str>) -> bool {
         account.is_none_or(|account| self.parameters(b"accounturi").all(|uri| uri == account.as_bytes()))
     }
@@ -179,7 +179,7 @@ mod tests {
         check(&["accounturi=https://ca.example/acct/2", OWN], Verdict::Allowed);
         check(&["validationmethods=http-01"], Verdict::OtherMethod);
         check(&["validationmethods=http-01", "validationmethods=dns-01"], Verdict::Allowed);
-        // Each of them fails for another reason.
+        // Each record fails for a different reason.
         check(&["accounturi=https://ca.example/acct/2", &format!("{OWN}; validationmethods=")], Verdict::OtherMethod);
         let unknown = Issuance { account: None, ..ISSUANCE };
         check_with(unknown, &["accounturi=https://ca.example/acct/2"], Verdict::Allowed);

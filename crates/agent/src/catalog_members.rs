@@ -1,5 +1,5 @@
 //! The members of catalogs (RFC 9432): decides, from the current members of the catalogs and their earlier ones, which
-//! zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
+//! zones are added, removed, reset, or handed from one catalog to another. This module does no I/O.
 
 use sanderling_config::{DomainName, MemberRefusal};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) struct Member {
 /// The zones that catalogs have brought, by their names.
 pub(crate) type Members = BTreeMap<DomainName, Member>;
 
-/// Why a zone that a catalog lists is ignored (RFC 9432 §5.2).
+/// A zone that a catalog lists but that is ignored, and the cause (RFC 9432 §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clash {
     pub(crate) catalog: DomainName,
@@ -40,14 +40,14 @@ pub(crate) struct Clash {
     pub(crate) cause: ClashCause,
 }
 
-/// Why it is ignored.
+/// The reason why the zone is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClashCause {
-    /// This server has it by its configuration.
+    /// This server's configuration defines the zone.
     Configured,
-    /// Another catalog owns it.
+    /// Another catalog owns the zone.
     Owned(DomainName),
-    /// The operator has not allowed the catalog to bring it.
+    /// The operator has not allowed the catalog to add the zone.
     Refused(MemberRefusal),
 }
 
@@ -72,12 +72,12 @@ impl fmt::Display for Clash {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) members: Members,
-    /// Zones whose state is dropped. Some of them are members again.
+    /// The zones whose state is dropped. Some of these are members again.
     pub(crate) dropped: Vec<DomainName>,
     pub(crate) clashes: Vec<Clash>,
 }
 
-/// The fate of `current`. A zone for which there is a `refusal` is not taken from that catalog.
+/// The fate of `current`. A zone with a `refusal` is not taken from that catalog.
 pub(crate) fn reconcile(
     current: &Members,
     listings: &Listings,
@@ -125,8 +125,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// The final catalog of a zone, and its entry for the zone: the owner is followed by the catalog of its `coo` if that
-/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// A zone's final catalog, and its entry for the zone: the catalog in the owner's `coo` follows the owner if that
+/// catalog lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first catalog keeps the zone.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,
@@ -186,7 +186,7 @@ mod tests {
         members.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// The catalogs `c` and `d` list one version after the other; `!` is a broken catalog, and `-` one that is not
+    /// The successive versions of the catalogs `c` and `d`; `!` is a broken catalog, and `-` a catalog that is not
     /// configured.
     #[track_caller]
     fn check(versions: &[([&str; 2], &str, &str)]) {
@@ -237,16 +237,16 @@ mod tests {
 
     #[test]
     fn zone_changes_its_catalog_only_if_both_say_so() {
-        // The first one keeps it.
+        // The first catalog keeps the zone.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1", "a 1"], "a:c/1", ""), (["", "a 1"], "a:d/1", "a")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
         // The old owner continues to list it, or removes it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", ""), (["", "a 1"], "a:d/1", "")]);
-        // Another label drops its state.
+        // A changed label drops the zone's state.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2"], "a:d/2", "a")]);
         // A circle.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2 > c"], "a:c/1", "")]);
-        // Another catalog than the one that was named, or a broken one, gets nothing.
+        // A catalog that `coo` does not name, or a broken catalog, does not get the zone.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > x", "a 1"], "a:c/1", "")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "!"], "a:c/1", "")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["!", "a 1"], "a:c/1", "")]);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn refused_zone_is_ignored_and_dropped_and_the_other_zones_are_taken() {
         check(&[(["a 1, n.own 2", ""], "a:c/1", ""), (["a 1, n.own 2", "n.own 3"], "a:c/1 n.own:d/3", "")]);
-        // It does not change over to a catalog that must not bring it, and one that was taken before is dropped.
+        // A zone does not move to a catalog that must not list it, and is dropped if it was accepted before.
         check(&[(["n.own 2", "n.own 3 > c"], "n.own:d/3", "")]);
         let member = Member { catalog: name("c"), label: "2".to_owned(), groups: Vec::new() };
         let outcome = reconcile(&[(name("n.own"), member)].into(), &[(name("c"), None)].into(), refusal);

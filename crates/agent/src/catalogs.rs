@@ -1,7 +1,7 @@
-//! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they
-//! have removed, and lists them for the server process.
+//! Catalogs (RFC 9432) of other servers: starts a task for each zone that they list, ends the tasks of zones that they
+//! have removed, and lists the zones for the server process.
 //!
-//! One task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
+//! A task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
 //! that it needs after a restart is in the state folder: the list of the zones, with a separate list of zones whose
 //! files must still be removed.
 
@@ -39,7 +39,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// The state of a catalog: the version, by its serial and the time of its transfer, its members, and its problem.
+/// A catalog's state: the version, by its serial and the time of its transfer, its members, and its problem.
 type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.
@@ -101,7 +101,7 @@ impl Catalogs {
             catalogs.secondary.borrow_mut().insert(catalog.apex, handle);
         }
         for (zone, member) in &catalogs.members {
-            // Its state may be that of an earlier member.
+            // The stored state may belong to an earlier member.
             if !catalogs.dropped.contains(zone) && !catalogs.configured.contains(zone) {
                 catalogs.start(zone, member);
             }
@@ -129,7 +129,7 @@ impl Catalogs {
         }
     }
 
-    /// The current zones of the catalogs.
+    /// The catalogs' current zones.
     async fn update(&mut self) -> Result<(), StateError> {
         self.remove_dropped().await?;
         if !self.served.state().is_known {
@@ -158,7 +158,7 @@ impl Catalogs {
         }
         let Outcome { members, dropped, .. } = outcome;
         let before = std::mem::replace(&mut self.members, members);
-        // A zone of the configuration has files of the same names.
+        // A configured zone uses files of the same names.
         let is_secondary = |zone: &DomainName| {
             self.config.secondary_zones.iter().any(|one| one.apex == *zone)
                 || self.config.catalogs.iter().any(|one| one.apex == *zone)
@@ -185,7 +185,7 @@ impl Catalogs {
         }
         // The catalogs of this server list these zones too. The server process may have removed them before.
         self.served.notify();
-        // Another list does not wait for the retry of the previous one.
+        // A new list does not wait for the retry of the previous list.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
@@ -199,7 +199,7 @@ impl Catalogs {
         Ok(())
     }
 
-    /// Starts the tasks of members that have none.
+    /// Starts tasks for members without a task.
     fn start_missing(&self) {
         for (zone, member) in &self.members {
             let has_task = self.secondary.borrow().contains_key(zone);
@@ -209,7 +209,7 @@ impl Catalogs {
         }
     }
 
-    /// Removes the state of zones that are members no more, or are new ones (RFC 9432 §5.3, §5.4).
+    /// Removes the state of zones that are no longer members, or are new members (RFC 9432 §5.3, §5.4).
     async fn remove_dropped(&mut self) -> Result<(), StateError> {
         if self.dropped.is_empty() {
             return Ok(());
@@ -255,7 +255,7 @@ impl Catalogs {
         DISK.run(move || state.write(CATALOG_MEMBERS, &content)).await
     }
 
-    /// Starts the task of a member.
+    /// Starts a member's task.
     fn start(&self, zone: &DomainName, member: &Member) {
         let Some(secondary) = self.zone_of(zone, member) else { return };
         let handle = SecondaryHandle::start(&secondary, None, Rc::clone(&self.context), None);
@@ -265,7 +265,7 @@ impl Catalogs {
         self.secondary.borrow_mut().insert(zone.clone(), handle);
     }
 
-    /// The zone of a member; `None` if its catalog is not configured.
+    /// A member's zone; `None` if its catalog is not configured.
     fn zone_of(&self, zone: &DomainName, member: &Member) -> Option<SecondaryZone> {
         self.catalog(&member.catalog)?.member(zone, &member.groups)
     }
@@ -274,7 +274,7 @@ impl Catalogs {
         self.config.catalogs.iter().find(|catalog| catalog.apex == *apex)
     }
 
-    /// The members in the stored versions of the catalogs.
+    /// The members in the catalogs' stored versions.
     async fn read_catalogs(&mut self) -> Listings {
         let mut listings = Listings::new();
         for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
@@ -293,7 +293,7 @@ impl Catalogs {
         listings
     }
 
-    /// The members in the stored version of a catalog; `None` if there is none, or it must not be used, and why.
+    /// The members in a catalog's stored version; `None` if there is none, or it must not be used, and why.
     async fn read_catalog(&self, apex: &DomainName, is_stored: bool) -> (Option<Vec<Listing>>, Option<String>) {
         if !is_stored {
             return (None, None);
@@ -373,7 +373,7 @@ fn read_list(state: &Path) -> io::Result<MemberList> {
     }
 }
 
-/// The records of the catalog in the file at `path`, which the server process has written or this one.
+/// The records of the catalog in the file at `path`, which this process or the server process has written.
 pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> Result<CatalogReader, String> {
     let text = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut parser = Parser::new(path.display().to_string(), text, apex, ParserLimits::default());
@@ -390,7 +390,7 @@ pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> R
 }
 
 /// # Errors
-/// The name of the zone has characters that no zone of this server may have.
+/// Returns an error if the zone's name has characters that no zone of this server may have.
 fn listing_of(member: &CatalogMember) -> Result<Listing, String> {
     let zone = DomainName::parse(&member.zone.to_string()).map_err(|problem| problem.to_string())?;
     let new_owner = member.new_owner.as_ref().and_then(|owner| DomainName::parse(&owner.to_string()).ok());

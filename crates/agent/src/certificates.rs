@@ -1,4 +1,4 @@
-//! The requested certificates: what of each is in the state folder, and when it is renewed.
+//! The requested certificates, with their state in the state folder and their renewal times.
 
 use crate::clock::{random_between, unix_s};
 use crate::failing_names::FailingNames;
@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 const DAY_S: u64 = 24 * 3600;
 /// Certificates that are valid for less are renewed when half of that has passed, others after two thirds.
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
-/// After so many failures in a row the next authority is tried.
+/// The number of failures in a row after which the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
 const CLOCK_AHEAD: &str = "a new certificate is already due for renewal; check the system clock";
-/// When the next one is tried if an authority has refused because of too many requests.
+/// The delay before the next authority is tried, if one has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
 /// A requested certificate.
 pub(crate) struct ManagedCertificate {
-    /// The domain, which is also the name of its folder.
+    /// The domain, which is also its folder's name.
     pub(crate) name: String,
     pub(crate) names: Vec<String>,
     pub(crate) issued: Option<Issued>,
@@ -36,7 +36,7 @@ pub(crate) struct ManagedCertificate {
     pub(crate) waiting: Vec<Connection>,
     /// The clients that wait for the revocations.
     pub(crate) waiting_for_revocation: Vec<Connection>,
-    /// The least seconds between two renewals, so that no suggestion leads to an endless sequence of orders.
+    /// Minimum seconds between two renewals, so that no suggestion leads to an endless sequence of orders.
     interval_s: u64,
     /// The inputs of its orders ([`OrderBasis`](crate::order_basis::OrderBasis)).
     basis: String,
@@ -48,14 +48,14 @@ pub(crate) struct Revocation {
     /// As DER.
     pub(crate) certificate: Vec<u8>,
     pub(crate) is_key_compromised: bool,
-    /// The directory of the authority that has issued it, if it is known.
+    /// The directory of the authority that issued it, if known.
     pub(crate) issued_by: Option<String>,
 }
 
 /// The consequences of a failed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
-    /// The same is ordered later.
+    /// The order is retried later, for the same names.
     Later,
     /// Some names have failed: the others are ordered without them.
     WithoutFailed,
@@ -64,11 +64,11 @@ pub(crate) enum AfterFailure {
 /// The issued certificate.
 pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
-    /// The names of the configuration that it is not for.
+    /// The configured names that the certificate does not cover.
     lacking: Vec<String>,
-    /// The certificate itself, without those of its issuers.
+    /// The certificate itself, without its issuers' certificates.
     pub(crate) certificate: Option<CertificateDer<'static>>,
-    /// Its name at the authority (RFC 9773 §4.1).
+    /// The certificate's identifier at the authority (RFC 9773 §4.1).
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
 }
 
@@ -82,17 +82,17 @@ pub(crate) struct Record {
     /// The directory of the authority that has issued the certificate.
     #[serde(default)]
     issued_by: Option<String>,
-    /// The index of the authority of the next order.
+    /// The index of the next order's authority.
     #[serde(default)]
     authority: usize,
     /// Failed attempts at that authority.
     #[serde(default)]
     authority_failures: u32,
-    /// Failed attempts since the last success, and how many of them the authority has refused.
+    /// Failed attempts since the last success, and how many of these the authority refused.
     pub(crate) failure_count: u32,
     #[serde(default)]
     refusal_count: u32,
-    /// Until when authorities, by their indexes, want no requests.
+    /// The times until which authorities, by index, accept no requests.
     #[serde(default)]
     limited_until_unix_s: BTreeMap<usize, u64>,
     pub(crate) last_error: Option<String>,
@@ -102,11 +102,11 @@ pub(crate) struct Record {
     /// The inputs of the last failed order.
     #[serde(default)]
     failed_basis: Option<String>,
-    /// No attempt is made before, and the delay that has led to it.
+    /// The earliest time of the next attempt, and the delay that led to it.
     not_before_unix_s: u64,
     #[serde(default)]
     delay_s: u64,
-    /// When the authority is asked again when to renew (RFC 9773 §4.3.2).
+    /// The time of the next request for the authority's renewal suggestion (RFC 9773 §4.3.2).
     #[serde(default)]
     ask_again_at_unix_s: u64,
     #[serde(default)]
@@ -114,7 +114,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The same, as if no order had failed.
+    /// This record, as if no order had failed.
     fn without_failures(self) -> Record {
         let Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, .. } = self;
         Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, ..Record::default() }
@@ -125,14 +125,14 @@ impl Record {
         (self.not_before_unix_s, self.delay_s) = (unix_s() + delay_s, delay_s);
     }
 
-    /// No attempt is made before. If the clock was set back since then, it is the same delay from now on.
+    /// The earliest time of the next attempt. If the clock was set back since then, the delay starts again now.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s() + self.delay_s)
     }
 }
 
 impl ManagedCertificate {
-    /// `basis` is what its orders depend on. Failures of orders that depended on something else are forgotten.
+    /// `basis` identifies the inputs of its orders. Failures of orders with different inputs are forgotten.
     pub(crate) fn load(
         configured: &CertificateFiles,
         interval_s: u64,
@@ -170,16 +170,16 @@ impl ManagedCertificate {
         self.issued = chain.zip(key).and_then(|(chain, key)| Issued::parse(&chain, &key, &self.names));
     }
 
-    /// When the next order is, and why.
+    /// The time of the next order, and the reason.
     pub(crate) fn next_order(&self) -> (u64, String) {
         let not_before = self.record.not_before();
         let reason = match &self.issued {
             None => "there is no certificate yet",
-            Some(issued) if self.lacks_untried(issued) => "the names of the domain have changed",
+            Some(issued) if self.lacks_untried(issued) => "the domain's names have changed",
             Some(_) if self.is_to_be_revoked() => "the certificate will be revoked",
             Some(issued) => {
                 let renewal = self.next_renewal(issued, not_before);
-                // Other failures delay it as well.
+                // Other failures delay the certificate as well.
                 let has_failed = self.record.failure_count > 0;
                 let attempt = self.record.failing.next_attempt();
                 let attempt = attempt.map(|(at, why)| (if has_failed { at.max(not_before) } else { at }, why));
@@ -197,14 +197,13 @@ impl ManagedCertificate {
         issued.lacking.iter().any(|name| !self.record.failing.has(name))
     }
 
-    /// The names of the next order: without those that have failed, until each is retried; all if requested by the
-    /// operator.
+    /// The next order's names: without those that have failed, until each is retried; all if requested by the operator.
     pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
         let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };
         if ordered.is_empty() { self.names.clone() } else { ordered }
     }
 
-    /// Whether an authority validates the name over HTTP although it is in a zone of this server: the other way has
+    /// Whether an authority validates the name over HTTP although it is in a zone of this server: validation by DNS has
     /// failed before.
     pub(crate) fn prefers_http(&self, name: &str) -> bool {
         let of_name = self.record.failing.failure_count(name);
@@ -244,7 +243,7 @@ impl ManagedCertificate {
     /// Requests the revocation of the current certificate once it is replaced.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the certificate cannot be revoked.
     pub(crate) fn begin_revocation(&mut self, is_key_compromised: bool, state: &StateFolder) -> Result<(), String> {
         let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
         let certificate = certificate.ok_or("none is issued")?.to_vec();
@@ -272,31 +271,32 @@ impl ManagedCertificate {
         (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` retries now", count + 1))
     }
 
-    /// When the next order is after a failure, for the log.
+    /// The time of the next order after a failure, for the log.
     pub(crate) fn next_attempt(&self) -> String {
         let wait_s = self.record.not_before().saturating_sub(unix_s());
         let wait = if wait_s < 120 { format!("{wait_s} s") } else { format!("{} min", wait_s / 60) };
         format!("the next attempt is in {wait}; `sanderling renew {}` retries now", self.name)
     }
 
-    /// The index of the authority of the next order, of `count`.
+    /// The index of the next order's authority, of `count`.
     pub(crate) fn authority_index(&self, count: usize) -> usize {
         self.record.authority % count.max(1)
     }
 
-    /// The same for an order of these names. After several failures, other authorities are tried.
+    /// The index of the authority for an order of these names. After several failures, other authorities are tried.
     pub(crate) fn authority_index_for(&self, names: &[String], count: usize) -> usize {
         let failures = names.iter().map(|name| self.record.failing.failure_count(name)).max().unwrap_or(0);
         (self.record.authority + (failures / FAILURES_PER_AUTHORITY) as usize) % count.max(1)
     }
 
-    /// The directory of the authority that has issued the certificate, if it is known.
+    /// The directory of the authority that issued the certificate, if known.
     pub(crate) fn issued_by(&self) -> Option<&str> {
         self.record.issued_by.as_deref()
     }
 
     /// The certificate that an order at the authority with this directory replaces, if that authority makes
-    /// suggestions. After a failure the order does not say so, since some authorities fail because of it.
+    /// suggestions. After a failure, the order does not name the replaced certificate, since some authorities fail
+    /// because of that.
     pub(crate) fn replaced(&self, directory: &str) -> Option<CertificateIdentifier<'static>> {
         let is_first = self.record.failure_count == 0;
         let is_same = is_first && self.record.is_suggested && self.issued_by() == Some(directory);
@@ -365,15 +365,15 @@ impl ManagedCertificate {
                 delay_s = OTHER_AUTHORITY_DELAY_S.max(limited_s);
             }
         }
-        // From then on, the others are ordered without them.
+        // From then on, the other names are ordered without them.
         let until_latest_s = latest.map_or(u64::MAX, |latest| latest.saturating_sub(unix_s()));
         record.delay(delay_s.min(until_latest_s));
         self.store(state);
         AfterFailure::Later
     }
 
-    /// The names of an order that have failed, each with its failure and whether the authority has not said that it is
-    /// this one; none if all names have, or another cause.
+    /// The failed names of an order, each with its failure and whether the authority has not identified it; empty if
+    /// all names failed, or for another cause.
     fn failed_names<'f>(&self, failure: &'f Failure, names: &[String]) -> Vec<(String, &'f Failure, bool)> {
         let named = failure.of_names.iter().filter(|(name, _)| names.contains(name));
         let mut failed: Vec<_> = named.map(|(name, failure)| (name.clone(), failure, false)).collect();
@@ -389,8 +389,8 @@ impl ManagedCertificate {
         if failed.len() < names.len() { failed } else { Vec::new() }
     }
 
-    /// Whether other names are to have another certificate without these, which have failed. As long as the one in
-    /// service is valid for all of them, it is worth more than a new one for some.
+    /// Whether the other names should get a certificate without these, which have failed. While the certificate in
+    /// service is valid for all of them, it is better than a new one for some.
     fn may_lose<'n>(&self, mut failed: impl Iterator<Item = &'n str>) -> bool {
         let Some(issued) = &self.issued else { return true };
         let is_lacking = |name: &str| issued.lacking.iter().any(|other| other == name);
@@ -400,8 +400,8 @@ impl ManagedCertificate {
             || failed.all(is_lacking)
     }
 
-    /// The clock was ahead until now. Failures with it are forgotten, unless an order is due by the right clock as
-    /// well.
+    /// The clock was ahead until now. Failures due to the wrong clock are forgotten, unless an order is due by the
+    /// right clock as well.
     pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
         let Some(issued) = self.issued.as_ref().filter(|issued| issued.lacking.is_empty()) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
@@ -412,8 +412,8 @@ impl ManagedCertificate {
         }
     }
 
-    /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A time that was chosen stays while
-    /// it is in between.
+    /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A chosen time stays while it is
+    /// within the range.
     pub(crate) fn on_suggestion(&mut self, start_unix_s: u64, end_unix_s: u64, state: &StateFolder) {
         let is_in_window = |at: &u64| (start_unix_s..=end_unix_s).contains(at);
         if self.record.is_suggested && self.record.renew_at_unix_s.as_ref().is_some_and(is_in_window) {
@@ -424,13 +424,14 @@ impl ManagedCertificate {
         self.store(state);
     }
 
-    /// The authority is asked again when to renew in so many seconds.
+    /// Schedules the next request for the authority's renewal suggestion.
     pub(crate) fn on_asked(&mut self, ask_again_s: u64, state: &StateFolder) {
         self.record.ask_again_at_unix_s = unix_s() + ask_again_s;
         self.store(state);
     }
 
-    /// When the authority is asked when to renew; not later than `wait_s_max` from now, also if the clock was set back.
+    /// The time of the next request for a renewal suggestion; at most `wait_s_max` from now, even if the clock was set
+    /// back.
     pub(crate) fn next_question(&self, wait_s_max: u64) -> u64 {
         self.record.ask_again_at_unix_s.min(unix_s() + wait_s_max)
     }
@@ -446,7 +447,8 @@ impl ManagedCertificate {
         state.write(&record_file(&self.name), &text).map_err(|error| error.to_string())
     }
 
-    /// Its state, as shown to the operator. An order in progress is at `authority`, and waits for what `progress` says.
+    /// The certificate's state, as shown to the operator. The report of an order in progress at `authority`, which
+    /// waits for `progress`.
     pub(crate) fn report(&self, authority: &str, progress: Option<&'static str>) -> CertificateReport {
         CertificateReport {
             name: self.name.clone(),
@@ -491,12 +493,12 @@ impl Issued {
         self.report.not_after_unix_s.saturating_sub(self.report.not_before_unix_s)
     }
 
-    /// When it is renewed whatever the authority suggests.
+    /// The renewal time, whatever the authority suggests.
     fn latest_renewal(&self) -> u64 {
         self.report.not_after_unix_s.saturating_sub(self.lifetime_s() / LATEST_RENEWAL_PART)
     }
 
-    /// When it is renewed without a suggestion of the authority: spread by 5 % of the lifetime.
+    /// The renewal time without a suggestion of the authority: spread by 5 % of the lifetime.
     fn default_renewal(&self) -> u64 {
         let lifetime_s = self.lifetime_s();
         let after_s = if lifetime_s < SHORT_LIFETIME_S { lifetime_s / 2 } else { lifetime_s / 3 * 2 };

@@ -1,4 +1,4 @@
-//! Time, clocks that are corrected, and chance that spreads what many servers would do at the same time.
+//! Time, corrections of the clock, and random delays that spread the actions of many servers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,10 +8,10 @@ pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Seconds that a clock may be set back without notice: what is scheduled is that much late then.
+/// Seconds that a clock may be set back unnoticed: scheduled actions are then late by that much.
 const SET_BACK_S_MIN: u64 = 600;
 
-/// Notices that the clock was set back, after it was ahead for some time: what was scheduled then would wait for that
+/// Notices that the clock was set back after it was ahead: actions that were scheduled meanwhile would wait for that
 /// time to come again.
 #[derive(Debug)]
 pub(crate) struct ClockWatch {

@@ -1,16 +1,16 @@
-//! The answer to a command about zones, of which several tasks may know a part.
+//! The answer to a command about zones, to which several tasks may contribute.
 
 use sanderling_ipc::{Connection, Event, Message, Text};
 use std::cell::RefCell;
 
-/// The client of a command. It gets its answer when the last task that knows it has dropped it.
+/// The client of a command. The client gets its answer when the last task that refers to it has dropped it.
 pub(crate) struct CommandAnswer {
     client: RefCell<Option<Connection>>,
     is_success: std::cell::Cell<bool>,
 }
 
 impl CommandAnswer {
-    /// The answer to `client`, if there is one, which `is_success` so far.
+    /// An answer for `client`, if there is one; `is_success` is the result so far.
     pub(crate) fn new(client: Option<Connection>, is_success: bool) -> CommandAnswer {
         CommandAnswer { client: RefCell::new(client), is_success: std::cell::Cell::new(is_success) }
     }
@@ -28,7 +28,7 @@ impl CommandAnswer {
 
     fn send(&self, event: Event) {
         if let Some(client) = self.client.borrow_mut().as_mut() {
-            // It may have disconnected.
+            // The client may have disconnected.
             let _ = client.send(&Message::Event(event));
         }
     }

@@ -1,8 +1,8 @@
-//! The records that follow the server. The derived records of the zones are collected here and stored in the state
-//! folder, from which the supervisor passes them on to the server process.
+//! The records that follow the server. The zones' derived records are collected here and stored in the state folder,
+//! from which the supervisor passes them on to the server process.
 //!
 //! Only served protocols and names are advertised: HTTPS records are derived for a name when a certificate for it is in
-//! service, and a policy for mail servers when one for its host is.
+//! service, and a policy for mail servers when a certificate for its host is.
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
@@ -25,10 +25,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep a challenge: the next order has another one.
+/// Seconds for which resolvers keep a challenge: the next order has a new challenge.
 const CHALLENGE_TTL_S: u32 = 5;
 
-/// The derived records of the zones of the configuration.
+/// The derived records of the configuration's zones.
 pub(crate) struct DerivedZones {
     config: Rc<Config>,
     state: Arc<StateFolder>,
@@ -38,7 +38,7 @@ pub(crate) struct DerivedZones {
     /// The certificates in service; `None` until the server process has told.
     served: Option<Vec<ServedCertificate>>,
     listeners: ListenerAddresses,
-    /// Whether the addresses of the machine are derived.
+    /// Whether the machine's addresses are derived.
     needs_machine_addresses: bool,
     /// Something that records are derived from may have changed.
     is_outdated: bool,
@@ -71,7 +71,7 @@ impl DerivedZones {
         }
     }
 
-    /// These certificates are in service, and no others.
+    /// Records the certificates in service, and that there are no others.
     pub(crate) fn on_certificates_served(&mut self, file: Option<OwnedFd>) {
         match file.map(served_certificates_from_memfd) {
             Some(Ok(served)) => self.served = Some(served),
@@ -277,7 +277,7 @@ fn https_data(port: u16) -> String {
     }
 }
 
-/// That the account at the authority may have certificates, validated by `methods` (RFC 8657).
+/// The CAA RDATA that lets the account at the authority get certificates, validated by `methods` (RFC 8657).
 fn caa_data(authority: &CaaAuthority, methods: &str) -> String {
     let account = authority.account.as_ref().map_or(String::new(), |url| format!("; accounturi={url}"));
     format!("0 issue \"{}{account}; validationmethods={methods}\"", authority.name)
@@ -335,7 +335,7 @@ mod tests {
             caa_data(&authority(Some("https://ca.example/acct/1")), "dns-01"),
             "0 issue \"ca.example; accounturi=https://ca.example/acct/1; validationmethods=dns-01\""
         );
-        // Before there is an account, any one may have certificates.
+        // Before this server has an account, the record allows any account.
         assert_eq!(
             caa_data(&authority(None), "dns-01,http-01"),
             "0 issue \"ca.example; validationmethods=dns-01,http-01\""

@@ -1,4 +1,4 @@
-//! One query to another DNS server, and its reply: over UDP and, if it does not fit, over TCP.
+//! A query to another DNS server, and its reply: over UDP and, if the reply does not fit, over TCP.
 
 use crate::clock::{random_between, unix_s};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError, query};
@@ -15,21 +15,21 @@ pub(crate) const DNS_PORT: u16 = 53;
 pub(crate) const RCODE_NXDOMAIN: u8 = 3;
 /// Time for the reply to a question about records.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for a connection, and between two messages over it, except those of a transfer.
+/// Time to connect, and between two messages over the connection, except during a transfer.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
-/// Replies to other queries, or forged ones, that are read before the right one.
+/// Maximum replies to other queries, or forged replies, that are read before the correct reply.
 const UNRELATED_REPLIES_MAX: usize = 100;
 
-/// Why a server has not answered as it should.
+/// The reason why a server has not given a usable answer.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
     /// The network has reported an error.
     Network(io::Error),
-    /// It has not answered in time.
+    /// The server has not answered in time.
     NoAnswer,
-    /// Its reply is not accepted.
+    /// The server's reply is not accepted.
     Reply(ReplyError),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for ExchangeError {
     }
 }
 
-/// Asks `server` once, over TCP too if the reply over UDP is truncated, and reads its reply with `read`.
+/// Queries `server` once, also over TCP if the reply over UDP is truncated, and reads its reply with `read`.
 pub(crate) async fn exchange<T>(
     server: SocketAddr,
     (kind, apex): (QueryKind, Name<'_>),
@@ -102,7 +102,7 @@ async fn exchange_over_tcp<T>(
     reader.read(reply, unix_s()).and_then(read_complete).map_err(ExchangeError::Reply)
 }
 
-/// Messages over TCP, each with its length before it (RFC 1035 §4.2.2).
+/// Messages over TCP, each preceded by its length (RFC 1035 §4.2.2).
 pub(crate) struct DnsStream {
     tcp: TcpStream,
     message: Vec<u8>,
@@ -136,7 +136,7 @@ async fn in_time<T>(time_max: Duration, step: impl Future<Output = io::Result<T>
     timeout(time_max, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The ID of a query, which others cannot predict.
+/// A query's ID, which others cannot predict.
 pub(crate) fn random_id() -> u16 {
     random_between(0, u64::from(u16::MAX)) as u16
 }

@@ -7,7 +7,7 @@ use sanderling_ipc::agent::FailingNameReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Such names, with the state of each.
+/// The failing names, with the state of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FailingNames(BTreeMap<String, FailingName>);
 
@@ -16,15 +16,15 @@ struct FailingName {
     /// Failed attempts in a row.
     failure_count: u32,
     last_error: String,
-    /// It is in no order before, and the delay that has led to it.
+    /// No order contains the name before this time; and the delay that led to it.
     not_before_unix_s: u64,
     delay_s: u64,
-    /// The authority has not said which name it refuses: it may be another one.
+    /// Whether the authority has not said which name it refuses: it may be a different one.
     is_suspected: bool,
 }
 
 impl FailingName {
-    /// When it is retried. If the clock was set back since then, it is the same delay from now on.
+    /// The time of the next attempt. If the clock was set back since then, the delay starts again now.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s().saturating_add(self.delay_s))
     }
@@ -39,7 +39,7 @@ impl FailingNames {
         self.0.contains_key(name)
     }
 
-    /// The name has failed once more.
+    /// Records another failure of the name.
     pub(crate) fn add(&mut self, name: &str, failure: &Failure, is_suspected: bool) {
         let failure_count = self.failure_count(name).saturating_add(1);
         let delay_s = failure.delay_s(failure_count);
@@ -69,7 +69,7 @@ impl FailingNames {
         ordered
     }
 
-    /// When the next one is retried, and why.
+    /// The time of the next retry, and the reason.
     pub(crate) fn next_attempt(&self) -> Option<(u64, String)> {
         let (name, failing) = self.0.iter().min_by_key(|(_, failing)| failing.not_before())?;
         let why = format!("attempt {} for {name}, which failed", failing.failure_count.saturating_add(1));
@@ -118,7 +118,7 @@ mod tests {
         let (at, why) = failing.next_attempt().expect("one is later");
         assert!((55..=66).contains(&(at - unix_s())) && why.starts_with("attempt 2 for "), "{at} {why}");
         assert_eq!([failing.failure_count("a.test"), failing.failure_count("b.test")], [0, 3]);
-        // Those that may have nothing to do with it are tried one after the other.
+        // Names that may be unrelated to the failure are tried one after another.
         failing.0.values_mut().for_each(|one| one.not_before_unix_s = 0);
         assert_eq!(failing.ordered(&names), ["a.test", "b.test", "c.test"]);
         failing.retain(|name| name != "c.test");

@@ -1,4 +1,4 @@
-//! Why a certificate was not issued, the remedy, and the time of the next attempt.
+//! The reason why a certificate was not issued, the remedy, and the time of the next attempt.
 
 use crate::clock::random_between;
 use crate::https_client::AnswerError;
@@ -16,15 +16,15 @@ const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
-/// How often an order in progress is checked, whatever the authority says: most are finished within seconds, and
-/// clients may wait for the certificate (RFC 8555 §7.4).
+/// Maximum time between two checks of an order in progress, whatever the authority says: most orders finish within
+/// seconds, and clients may wait for the certificate (RFC 8555 §7.4).
 const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
 /// The longest delay after too many requests that an authority can ask for: the limits of known authorities end within
 /// a day or two, and one more request a day does no harm.
 const RATE_LIMITED_DELAY_S_MAX: u64 = DAY_S;
-/// The longest delay that an authority may ask for because of an error, its own or another one.
+/// Maximum delay that an authority may request because of an error, its own or the client's.
 const ERROR_DELAY_S_MAX: u64 = 3600;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
@@ -36,13 +36,13 @@ const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 pub(crate) enum Kind {
     /// The authority did not answer, or had an internal error.
     Unreachable,
-    /// It has not finished the order yet.
+    /// The authority has not finished the order yet.
     Processing,
-    /// It has refused.
+    /// The authority has refused.
     Refused,
-    /// It has refused to do this for the account, which may have been deactivated.
+    /// The authority has refused the account, which may have been deactivated.
     AccountRefused,
-    /// It has refused because of too many requests.
+    /// The authority has refused because of too many requests.
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
     NotReady,
@@ -54,22 +54,22 @@ pub(crate) enum Kind {
     State,
 }
 
-/// The request to an authority. The same error means different things in answer to different requests.
+/// The request to an authority. An error has different meanings in answer to different requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
-    /// For its directory.
+    /// A request for the directory.
     Directory,
-    /// To register an account; for its directory as well.
+    /// The registration of an account, including the request for the directory.
     Account,
-    /// For an order, or for something that belongs to it.
+    /// A request for an order, or for a part of it.
     Order(OrderedNames<'a>),
-    /// To validate this name of an order.
+    /// The validation of this name of an order.
     Validation(OrderedNames<'a>, &'a str),
-    /// To revoke a certificate.
+    /// The revocation of a certificate.
     Revocation,
 }
 
-/// The names of an order.
+/// An order's names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OrderedNames<'a> {
     /// The domain, which has the other names as aliases.
@@ -77,17 +77,17 @@ pub(crate) struct OrderedNames<'a> {
     pub(crate) names: &'a [String],
 }
 
-/// Why a certificate was not issued.
+/// The reason why a certificate was not issued.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     cause: String,
     remedy: Cow<'static, str>,
-    /// When the authority lets the server ask again, if it says so.
+    /// The time when the authority permits the next request, if it says so.
     retry_after_s: Option<u64>,
     /// The names of the order that have failed, each with its own failure; none if it was not because of a name.
     pub(crate) of_names: Vec<(String, Failure)>,
-    /// Whether it is because of a name, perhaps of one that the authority does not tell.
+    /// Whether the cause is a name, perhaps one that the authority does not identify.
     pub(crate) is_about_names: bool,
 }
 
@@ -118,7 +118,7 @@ impl Failure {
         Failure { of_names, is_about_names: true, ..whole }
     }
 
-    /// That the authority refuses this name of an order.
+    /// The failure that the authority refuses this name of an order.
     fn of_name(problem: &Problem, ordered: OrderedNames<'_>, name: &str) -> Failure {
         let error = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX)).unwrap_or_default();
         let (kind, remedy) = meaning(error, Asked::Validation(ordered, name));
@@ -127,13 +127,13 @@ impl Failure {
         Failure { is_about_names: true, ..failure }
     }
 
-    /// The same, when the authority lets the server ask again after so many seconds.
+    /// This failure, with the number of seconds after which the authority lets the server retry.
     pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
         let of_names = self.of_names.into_iter().map(|(name, failure)| (name, failure.with_retry_after(retry_after_s)));
         Failure { retry_after_s, of_names: of_names.collect(), ..self }
     }
 
-    /// Without a remedy.
+    /// A failure without a remedy.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }
@@ -200,7 +200,7 @@ impl Failure {
                     }
                     _ => "the server will retry",
                 };
-                // It does not have the requested object, such as an old order.
+                // The authority does not have the requested object, such as an old order.
                 let is_refusal = error.method == Method::POST && error.status.is_client_error();
                 let kind = if is_refusal { Kind::Refused } else { Kind::Unreachable };
                 Failure::new(kind, error.to_string(), remedy)
@@ -238,7 +238,7 @@ impl Failure {
                 own_s.max(asked_s.min(ERROR_DELAY_S_MAX))
             }
         };
-        // Not at the same time as others that have failed because of the same authority.
+        // Retries are spread, so that certificates that failed because of the same authority are not requested at once.
         random_between(delay_s, delay_s + delay_s / 10)
     }
 }
@@ -284,13 +284,13 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
         }
         ("dns", _) => refused("check that the name points to this server, and that its zone is delegated to it"),
         ("unauthorized" | "incorrectResponse", _) => {
-            refused("check that the addresses of the name, and the name servers of its zone, are those of this server")
+            refused("check that the name's addresses, and its zone's name servers, belong to this server")
         }
         _ => refused(""),
     }
 }
 
-/// The remedy if the directory is not one.
+/// The remedy if the URL is not an ACME directory.
 fn directory_remedy(asked: Asked<'_>) -> &'static str {
     match asked {
         Asked::Directory | Asked::Account => "check `directory` of this authority in [certificates]",
@@ -308,8 +308,8 @@ fn is_about_names(error: &str, asked: Asked<'_>) -> bool {
     matches!(asked, Asked::Validation(..)) || is_of_order && is_of_name
 }
 
-/// The names of the order that the problem is about: those of its subproblems (RFC 8555 §6.7.1), else those that its
-/// text has, if not all of them do.
+/// The names of the order that the problem is about: the names of its subproblems (RFC 8555 §6.7.1), else the names
+/// that its text mentions, unless it mentions all.
 fn failed_names(problem: &Problem, ordered: OrderedNames<'_>, is_about_names: bool) -> Vec<(String, Failure)> {
     let mut failed: Vec<(String, Failure)> = Vec::new();
     for subproblem in &problem.subproblems {
@@ -401,7 +401,7 @@ mod tests {
         };
         check("unauthorized", order, Kind::AccountRefused, "the account is valid but not authorized");
         check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
-        check("unauthorized", validation, Kind::Refused, "are those of this server");
+        check("unauthorized", validation, Kind::Refused, "belong to this server");
         check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the certificate's key");
         check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
         check("userActionRequired", order, Kind::Refused, "agree there");
@@ -443,7 +443,7 @@ mod tests {
         // Names of others, or none.
         assert!(check(&rejected("no", &format!(",\"subproblems\":[{}]", subproblem("a.b"))), &[]).is_about_names);
         check(&rejected("no", ""), &[]);
-        // As some authorities say it.
+        // The wording of some authorities.
         check(&rejected("Cannot issue for *.gone.test: policy.", ""), &["*.gone.test"]);
         check(&rejected("Cannot issue for \\\"www.example.com\\\"", ""), &["www.example.com"]);
         check(&rejected("xexample.com, example.com.test", ""), &[]);

@@ -1,8 +1,8 @@
 //! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an
 //! answer are limited.
 
-use crate::blocking::look_up;
 use crate::clock::unix_s;
+use crate::host_addresses::look_up;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HOST, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::response::Parts;
@@ -36,23 +36,23 @@ const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
 /// The longest pause between two checks of an order in progress. Some ask for a day, although the certificate is ready
 /// within seconds.
 const POLL_PAUSE_S_MAX: u64 = 15;
-/// The error of an authority that wants something of the operator, at a page that it names (RFC 8555 §7.3.3).
+/// The error of an authority that requires an action of the operator, on a page that it names (RFC 8555 §7.3.3).
 const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequired";
 
 /// A client that trusts some roots.
 #[derive(Clone)]
 pub(crate) struct HttpsClient {
     tls: TlsConnector,
-    /// For a request and its answer.
+    /// The time for a request and its answer.
     timeout: Duration,
 }
 
 impl HttpsClient {
-    /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an
+    /// A client that trusts the roots in the file `root`, or the system's roots, and waits up to `timeout` for an
     /// answer.
     ///
     /// # Errors
-    /// The file cannot be read, or there is no root.
+    /// Returns an error if the file cannot be read or contains no root certificate.
     pub(crate) fn new(root: Option<&Path>, timeout: Duration) -> io::Result<HttpsClient> {
         let mut roots = RootCertStore::empty();
         match root {
@@ -89,9 +89,9 @@ impl HttpsClient {
         Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout })
     }
 
-    /// Half of the time of a request is for all addresses: one that does not answer leaves time for the next one.
+    /// Half of a request's time is shared by all addresses: an address that does not answer leaves time for the next.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
-        let addresses = look_up(host, port).await.map_err(|error| error.to_string())?;
+        let addresses = look_up(host, port).await?;
         let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         connect_to_first(&addresses, time_max).await
     }
@@ -150,10 +150,10 @@ impl HttpsClient {
     }
 }
 
-/// Tries the addresses one after the other, each for at most `time_max`.
+/// Tries the addresses one after another, each for at most `time_max`.
 ///
 /// # Errors
-/// Why the last one did not accept the connection.
+/// Returns the reason why the last address did not accept the connection.
 async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Result<TcpStream, String> {
     let mut problem = "it has no address".to_owned();
     for address in addresses {
@@ -166,13 +166,13 @@ async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Resul
     Err(problem)
 }
 
-/// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of
-/// RFC 9110 §10.2.3.
+/// Converts the field Retry-After to a number of seconds, and returns that; removes the field if it does not match RFC
+/// 9110 §10.2.3.
 fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: u64) -> Option<u64> {
     let text = headers.remove(RETRY_AFTER)?;
     let text = text.as_bytes().trim_ascii();
     let seconds = if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
-        // One with too many digits is as long as possible.
+        // A number with too many digits is the maximum.
         std::str::from_utf8(text).ok()?.parse().unwrap_or(u64::MAX)
     } else {
         HttpDate::parse_unix_s(text)?.saturating_sub(now_unix_s)
@@ -182,8 +182,8 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     Some(seconds)
 }
 
-/// Why there is no TLS connection, and the remedy. If the certificate of the authority is not valid at this time, the
-/// clock of this machine is wrong more often than the authority.
+/// The reason why the TLS connection failed, and the remedy. If the authority's certificate is not valid at this time,
+/// this machine's clock is wrong more often than the authority.
 fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     use rustls::CertificateError as Problem;
     let Some(rustls::Error::InvalidCertificate(problem)) = error.get_ref().and_then(|error| error.downcast_ref())
@@ -192,22 +192,22 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     };
     match problem {
         Problem::Expired | Problem::ExpiredContext { .. } => {
-            "the certificate of the server has expired; check the system clock".into()
+            "the server's certificate has expired; check the system clock".into()
         }
         Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
-            "the certificate of the server is not valid yet; check the system clock".into()
+            "the server's certificate is not valid yet; check the system clock".into()
         }
         Problem::UnknownIssuer => {
-            "the certificate of the server is issued by an untrusted root; set `root` of this authority in \
+            "the server's certificate is issued by an untrusted root; set `root` of this authority in \
                 [certificates] to a PEM file with its root certificate"
                 .into()
         }
         Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
-            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]"
+            "the server's certificate is not for this name; check `directory` of this authority in [certificates]"
                 .into()
         }
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
-            "the certificate of the server is for another purpose than TLS servers".into()
+            "the server's certificate is for another purpose than TLS servers".into()
         }
         // The library has no variant for it.
         Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
@@ -215,34 +215,34 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
                 of this authority in [certificates]"
                 .into()
         }
-        other => format!("the certificate of the server cannot be used: {other}").into(),
+        other => format!("the server's certificate cannot be used: {other}").into(),
     }
 }
 
 fn described(error: hyper::Error) -> BoxError {
     match error.is_parse() {
-        true => format!("the response of the authority is not HTTP: {error}").into(),
+        true => format!("the authority's response is not HTTP: {error}").into(),
         false => error.into(),
     }
 }
 
-/// An answer of the authority that the library for ACME would not understand, or not wholly.
+/// An answer of the authority that the ACME library would not understand, or only in part.
 #[derive(Debug)]
 pub(crate) struct AnswerError {
     pub(crate) method: Method,
     pub(crate) status: StatusCode,
-    /// How it describes the error, if it does (RFC 8555 §6.7).
+    /// The authority's description of the error, if any (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
-    /// The number of seconds after which the server may ask again, if the authority says it (RFC 8555 §6.6).
+    /// The number of seconds after which the server may retry, if the authority says so (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub(crate) location: Option<String>,
-    /// The page that the operator is to open (RFC 8555 §7.3.3).
+    /// The page that the operator should open (RFC 8555 §7.3.3).
     pub(crate) instance: Option<String>,
 }
 
 impl AnswerError {
-    /// `None` if the library is to see the answer: a success, or a refusal that says all in its body.
+    /// `None` if the library should see the answer: a success, or a refusal that is explained in its body.
     fn of(method: Method, answer: &Parts, body: &[u8], retry_after_s: Option<u64>) -> Option<AnswerError> {
         #[derive(Deserialize)]
         struct Instance {

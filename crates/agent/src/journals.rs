@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// Bytes of journals that wait to be stored.
 const PENDING_BYTES_MAX: usize = 256 << 20;
 
-/// The journals that are not stored yet, and the task that stores them, one after the other.
+/// The journals that are not stored yet, and the task that stores them, one after another.
 pub(crate) struct Journals {
     pending: Rc<RefCell<BTreeMap<DomainName, Vec<u8>>>>,
     wake: Rc<Notify>,
@@ -70,7 +70,7 @@ impl Journals {
                 let mut pending_bytes: usize = pending.values().map(Vec::len).sum();
                 let (mut foreign_count, mut too_long) = (0_usize, None);
                 for (name, content) in journals {
-                    // An empty one has that of a zone removed that the server has no more.
+                    // An empty journal removes the stored journal of a zone that the server no longer has.
                     let is_stored = |apex: &DomainName| content.is_empty() || has(apex);
                     let Some(apex) = DomainName::parse(&name).ok().filter(is_stored) else {
                         foreign_count = foreign_count.saturating_add(1);
@@ -123,7 +123,7 @@ impl StoredJournals {
     /// Notes that the journal of `apex` is going to have this length.
     ///
     /// # Errors
-    /// All of them would be too long.
+    /// Returns an error if all journals together would be too long.
     fn reserve(&mut self, apex: &DomainName, bytes: u64) -> Result<(), String> {
         let name = name_of(apex);
         let others = self.all_bytes.saturating_sub(self.bytes.get(&name).copied().unwrap_or(0));

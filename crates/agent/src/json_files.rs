@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 /// The content of the file `name` in the state folder, if there is one.
 ///
 /// # Errors
-/// It cannot be read, or is malformed.
+/// Returns an error if the file cannot be read or is malformed.
 pub(crate) fn read_json<T: DeserializeOwned>(state: &StateFolder, name: &str) -> Result<Option<T>, String> {
     let text = state.read(name).map_err(|error| error.to_string())?;
     let parsed = text.map(|text| serde_json::from_slice(&text)).transpose();

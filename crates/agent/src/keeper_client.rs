@@ -11,17 +11,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
-/// Bytes of inputs after which a request has no further one.
+/// Bytes of inputs above which a request gets no further input.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
-/// The most inputs of a request, which also has the zone and the key.
+/// Maximum inputs of a request, which also contains the zone and the key.
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
-/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. Until
-/// then a call waits.
+/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. A call
+/// waits up to this time.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 
-/// The connection to the keeper. A call blocks: it is for threads that may wait.
+/// The connection to the keeper. Calls block, and so are for threads that may wait.
 pub(crate) struct KeeperClient {
     /// An exchange holds the lock.
     stream: Mutex<Stream>,
@@ -55,7 +55,7 @@ impl Default for KeeperClient {
 }
 
 impl KeeperClient {
-    /// A client whose calls wait for the first connection, but no longer than for this time from now on.
+    /// A client whose calls wait for the first connection, up to this time from now on.
     fn waiting_for(time: Duration) -> KeeperClient {
         KeeperClient {
             stream: Mutex::new(Stream::missing(time)),
@@ -103,7 +103,7 @@ impl KeeperClient {
     /// The keys of the zone that are on the disk.
     ///
     /// # Errors
-    /// Why they are not known.
+    /// Returns the reason why the keys are not known.
     pub(crate) fn list_keys(&self, zone: &DomainName) -> Result<Vec<ZoneKey>, String> {
         self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
     }
@@ -111,7 +111,7 @@ impl KeeperClient {
     /// Makes the keeper search for a private key of the zone; the reason if it cannot sign with it.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) fn look_for_key(&self, zone: &DomainName, id: KeyId) -> Result<Option<String>, String> {
         match self.exchange(&ZoneKeyRequest::Sign { zone: zone.to_string(), key: id.0, inputs: Vec::new() })? {
             ZoneKeyAnswer::Refused(reason) => Ok(Some(reason)),
@@ -119,11 +119,11 @@ impl KeeperClient {
         }
     }
 
-    /// A key of the zone that is not one of `known`: `preferred`, or another one that was made for nothing before a
-    /// crash, or a new one. It is on the disk.
+    /// A key of the zone that is not one of `known`: `preferred`, or a key that was made before a crash and never used,
+    /// or a new key. The key is on the disk.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason why no key was made.
     pub(crate) fn make_key(
         &self,
         zone: &DomainName,
@@ -140,10 +140,10 @@ impl KeeperClient {
         unused.map_or_else(made, Ok)
     }
 
-    /// Makes the keeper erase a private key of the zone. It no longer exists on the disk.
+    /// Makes the keeper erase a private key of the zone. The key no longer exists on the disk.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the key was not erased.
     pub(crate) fn erase_key(&self, zone: &DomainName, id: KeyId) -> Result<(), String> {
         self.keys(&ZoneKeyRequest::Erase { zone: zone.to_string(), key: id.0 }).map(drop)
     }
@@ -157,7 +157,7 @@ impl KeeperClient {
 
     fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         match self.exchange(request)? {
-            ZoneKeyAnswer::Refused(reason) => Err(format!("the keeper of private keys refuses: {reason}")),
+            ZoneKeyAnswer::Refused(reason) => Err(format!("the keeper refuses: {reason}")),
             answer => Ok(answer),
         }
     }
@@ -165,7 +165,7 @@ impl KeeperClient {
     /// The answer to a request, which may be that the keeper refuses.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if the keeper sends no answer.
     fn exchange(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,25 +177,25 @@ impl KeeperClient {
             *place = Stream::Connected(next);
         }
         let Stream::Connected(stream) = &mut *place else {
-            return Err("the keeper of private keys does not run".to_owned());
+            return Err("the keeper does not run".to_owned());
         };
         let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                // A later answer would be mistaken for that of the next request.
+                // A late answer would be mistaken for the answer to the next request.
                 *place = Stream::missing(CONNECTION_TIME);
                 if self.next_stream().is_none() {
                     self.lost.notify_one();
                 }
-                Err(format!("the keeper of private keys does not answer: {error}"))
+                Err(format!("the keeper does not answer: {error}"))
             }
         }
     }
 }
 
 fn unexpected() -> String {
-    "the keeper of private keys sent an unexpected answer".to_owned()
+    "the keeper sent an unexpected answer".to_owned()
 }
 
 /// Makes the keeper sign for a zone.
@@ -260,7 +260,7 @@ mod tests {
             client.ask(&list).expect_err("lost");
         }
         let never = KeeperClient::waiting_for(Duration::ZERO);
-        assert_eq!(never.ask(&list).expect_err("none"), "the keeper of private keys does not run");
+        assert_eq!(never.ask(&list).expect_err("none"), "the keeper does not run");
     }
 
     #[test]

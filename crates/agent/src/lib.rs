@@ -1,12 +1,13 @@
-//! The agent: the process that makes outgoing connections and writes the state folder. It requests certificates (RFC
-//! 8555) and renews them, derives records from them and from the configuration, transfers zones from primary servers
-//! (RFC 5936), signs zones (RFC 4035) with keys that the keeper has, and notifies secondary servers (RFC 1996).
+//! The agent: the process that makes outgoing connections and writes the state folder. The agent requests certificates
+//! (RFC 8555) and renews them, derives records from them and from the configuration, transfers zones from primary
+//! servers (RFC 5936), signs zones (RFC 4035) with the keeper's keys, and notifies secondary servers (RFC 1996).
 //!
-//! Its promises, such as an order in progress, are in the state folder: it can be killed at any moment, and the next
-//! agent continues. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
+//! The agent's obligations, such as an order in progress, are in the state folder: it can be killed at any moment, and
+//! the next agent continues. This crate is the only one with asynchronous code, in one thread; no client of the server
+//! waits for it.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod startup;
 mod main_loop;
 mod derived;
@@ -38,15 +39,16 @@ mod alias_names;
 mod zone_transfer;
 mod transfer_stage;
 mod notifier;
+mod failure;
+mod https_client;
 mod name_servers;
 mod parent_servers;
+mod host_addresses;
 mod resolvers;
 mod journals;
 mod updates;
 mod dns_exchange;
 mod tsig_keys;
-mod failure;
-mod https_client;
 mod link;
 mod json_files;
 mod retry;

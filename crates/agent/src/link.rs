@@ -14,11 +14,12 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::{Notify, watch};
 
-/// Time for the server process to answer challenges. It may be restarted meanwhile.
+/// Time for the server process to answer challenges. The server process may be restarted meanwhile.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for the server process to load a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of successive server processes that are asked to load a version. It may be one that none survives.
+/// The number of successive server processes that are asked to load a version. The version may crash every process that
+/// loads it.
 const LOADING_PROCESSES_MAX: usize = 5;
 /// Time after which unsent messages are retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -36,9 +37,9 @@ pub(crate) struct Link {
     reports: watch::Sender<u64>,
 }
 
-/// Why the server process has not loaded a zone.
+/// The reason why the server process has not loaded a zone.
 enum LoadError {
-    /// It has exited, or was replaced by another one.
+    /// The process has exited, or was replaced by another.
     Lost,
     Other(String),
 }
@@ -90,7 +91,7 @@ impl Link {
         }
     }
 
-    /// The next command, if it has arrived already.
+    /// The next command, if one has already arrived.
     pub(crate) fn receive_arrived(&self) -> Option<Incoming> {
         let receive = || match self.connection.borrow_mut().recv() {
             Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -125,13 +126,13 @@ impl Link {
         std::future::pending::<()>().await;
     }
 
-    /// Makes the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`:
-    /// even if it has lost records or its serial went back. `changes`, in the form of a log, may continue from the
-    /// version that it serves; then it applies these. The text is the result of the load. If the process does not
-    /// answer because another one has replaced it, that one is asked.
+    /// Makes the server process load the zone `name`, which was stored or removed. Returns when it is loaded.
+    /// `is_forced`: even if it has lost records or its serial went back. `changes`, in log form, may continue from the
+    /// served version; the process then applies them. The text is the result of the load. If the process does not
+    /// answer because it was replaced, its replacement is asked.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Returns the reason why the zone was not stored.
     pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, String> {
         let mut reports = self.reports.subscribe();
         let mut result = self.have_loaded(name, is_forced, changes).await;
@@ -188,7 +189,7 @@ impl Link {
         let _ = self.connection.borrow_mut().send_with(&Message::Event(event), descriptors);
     }
 
-    /// Whether it was possible: if not, there was no memory or descriptor for a moment.
+    /// Returns whether sending was possible; if not, memory or descriptors were briefly exhausted.
     pub(crate) fn report(&self, report: &AgentReport) -> bool {
         let file = report.to_memfd();
         match file {
@@ -233,8 +234,8 @@ impl Link {
         self.send(Event::KeeperLost, Vec::new());
     }
 
-    /// Makes the server process answer `challenges`, in addition to those of other orders, until the returned guard is
-    /// dropped. Returns when it does; `None` if it does not in time.
+    /// Makes the server process answer `challenges`, in addition to other orders' challenges, until the returned guard
+    /// is dropped. Returns when it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {
         self.challenges.borrow_mut().challenges.extend(challenges.iter().cloned());
         let published = Published { link: self, challenges };

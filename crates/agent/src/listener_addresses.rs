@@ -4,12 +4,12 @@ use sanderling_config::Config;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Time between two checks of the addresses of the machine.
+/// Time between two checks of the machine's addresses.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// Addresses of the Internet to which the kernel is asked for the way. Nothing is sent there.
+/// Internet addresses for which the kernel is asked for a route. No packets are sent to them.
 const ELSEWHERE: [&str; 2] = ["198.41.0.4:53", "[2001:503:ba3e::2:30]:53"];
 
-/// The known addresses of the machine.
+/// The machine's known addresses.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerAddresses {
     /// IPv4 and IPv6. Each is kept while there is no route to the Internet.
@@ -18,7 +18,7 @@ pub(crate) struct ListenerAddresses {
 }
 
 impl ListenerAddresses {
-    /// Reads the addresses of the machine, unless it was done just now; whether they have changed.
+    /// Reads the machine's addresses, unless it was done just now; whether they have changed.
     pub(crate) fn look(&mut self) -> bool {
         if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_INTERVAL) {
             return false;
@@ -35,7 +35,7 @@ impl ListenerAddresses {
         has_changed
     }
 
-    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has those of the machine.
+    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has the machine's addresses.
     pub(crate) fn of(&self, config: &Config) -> Vec<IpAddr> {
         let listeners = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::ip);
         let mut addresses: Vec<IpAddr> = listeners
@@ -47,7 +47,7 @@ impl ListenerAddresses {
             .collect();
         addresses.sort_unstable();
         addresses.dedup();
-        // They are for a proxy on this machine, or for tests.
+        // Loopback addresses are for a proxy on this machine, or for tests.
         if addresses.iter().any(|address| !address.is_loopback()) {
             addresses.retain(|address| !address.is_loopback());
         }

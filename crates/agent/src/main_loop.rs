@@ -1,4 +1,4 @@
-//! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
+//! The agent's loop: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
 use crate::alias_targets::AliasTargets;
 use crate::certificates::{AfterFailure, ManagedCertificate, Revocation};
@@ -25,15 +25,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Orders at the same time.
+/// Maximum concurrent orders.
 const ORDERS_MAX: usize = 8;
-/// The clock of the machine may be set in the meantime.
+/// The machine's clock may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two reports: each has all zones.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two checks of the files of the resolver.
+/// Time between two checks of the resolver's files.
 const RESOLVER_FILES_INTERVAL: Duration = Duration::from_secs(1);
-/// Commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
+/// Maximum commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
 /// thousands of zones must not delay their transfers.
 const COMMANDS_PER_ITERATION_MAX: usize = 1_024;
 /// Time between two requests for the renewal time suggested by an authority (RFC 9773 §4.3.2), unless it asks for
@@ -46,7 +46,7 @@ const REVOCATION_RETRY_S: u64 = 300;
 /// The error of an authority that has revoked before (RFC 8555 §7.6).
 const ALREADY_REVOKED: &str = "urn:ietf:params:acme:error:alreadyRevoked";
 
-/// The scheduled work: the index of a certificate.
+/// The scheduled work: a certificate's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Order(usize),
@@ -63,7 +63,7 @@ enum Finished {
     Revocation { index: usize, authority_index: usize, revocation: Revocation, result: Result<(), Failure> },
 }
 
-/// When an authority suggests to renew, and when to ask it again.
+/// An authority's suggested renewal time, and the time to ask it again.
 struct Suggestion {
     window: Option<(u64, u64)>,
     ask_again_s: u64,
@@ -78,7 +78,7 @@ pub(crate) struct MainLoop {
     derived: DerivedZones,
     aliases: AliasTargets,
     pinned: PinnedKeys,
-    /// Name servers that are asked whether they answer with pinned keys.
+    /// Maximum concurrent checks whether name servers answer with pinned keys.
     asking: JoinSet<(Question, bool)>,
     last_report: Option<AgentReport>,
     next_report_at: Instant,
@@ -121,7 +121,7 @@ impl MainLoop {
         main_loop
     }
 
-    /// Runs until the supervisor ends, or is to start another agent. Call this in a [`tokio::task::LocalSet`].
+    /// Runs until the supervisor exits, or must start another agent. Call this in a [`tokio::task::LocalSet`].
     pub(crate) async fn run(mut self) {
         loop {
             if self.clock.was_set_back(unix_s()) {
@@ -137,7 +137,7 @@ impl MainLoop {
                 ));
             }
             self.start_due();
-            // Before records are derived: a name that is not a target yet has no addresses.
+            // This precedes the derivation of records: a name that is not a target yet has no addresses.
             if self.zones.alias_names().take_changed() {
                 self.aliases.update_names();
                 self.derived.on_change();
@@ -351,7 +351,7 @@ impl MainLoop {
             self.schedule_suggestion(index, unix_s());
             self.schedule_revocation(index, unix_s());
         }
-        // Clients that look after their answer are to see the result of the order.
+        // Clients that look after their answer should see the result of the order.
         self.next_report_at = Instant::now();
         self.report();
         for client in waiting {
@@ -482,7 +482,7 @@ impl MainLoop {
         }
     }
 
-    /// The certificate of a domain, or of another name; without one, the client is told so and dropped.
+    /// The certificate of a domain or of another name; without one, the client gets an error.
     fn find(&self, name: &str, client: Connection) -> Option<(usize, Connection)> {
         let is_asked = |one: &ManagedCertificate| one.name == name || one.names.iter().any(|other| other == name);
         let Some(index) = self.certificates.iter().position(is_asked) else {
@@ -529,7 +529,7 @@ impl MainLoop {
         }
     }
 
-    /// Reports changes to the supervisor; returns the time to wait if it is too early.
+    /// Reports changes to the supervisor; returns the remaining wait if it is too early.
     fn report(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(wait) = self.next_report_at.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
@@ -543,7 +543,7 @@ impl MainLoop {
         let (certificates, zones) = (certificates.collect(), self.zones.report(self.aliases.reports()));
         let schedule = self.schedule.report(self.zones.tasks().into_iter());
         let report = AgentReport { certificates, zones, schedule };
-        // It takes time even if nothing has changed.
+        // A report takes time even if nothing has changed.
         self.next_report_at = now + REPORT_INTERVAL;
         if self.last_report.as_ref() != Some(&report) {
             if !self.orders.link.report(&report) {

@@ -1,9 +1,9 @@
-//! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
-//! answers. A resolver would not suffice, because it caches answers.
+//! The other name servers of this server's zones, asked directly whether they answer like this server. A resolver would
+//! not suffice, because it caches answers.
 
-use crate::blocking::look_up;
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
+use crate::host_addresses::look_up;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
@@ -22,9 +22,9 @@ use tokio::time::Instant;
 /// The first pause between two questions to a server; the next ones are longer.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// A server that has not answered anything for so long is not waited for: resolvers do without it too.
+/// Time without any answer after which a server is no longer waited for: resolvers skip it too.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Addresses of the name servers of a zone that are asked.
+/// Maximum addresses of a zone's name servers that are queried.
 const ADDRESSES_MAX: usize = 64;
 
 /// Finds the name servers of zones.
@@ -39,10 +39,10 @@ pub(crate) struct NameServer {
     address: SocketAddr,
 }
 
-/// Whether the records of a name have the right RDATA.
+/// Whether the records of a name have the expected RDATA.
 pub(crate) type IsMet = dyn Fn(&[Vec<u8>]) -> bool;
 
-/// Records that all name servers of a zone are to answer.
+/// The records with which all name servers of a zone must answer.
 #[derive(Clone)]
 pub(crate) struct Expectation {
     /// The zone.
@@ -55,7 +55,7 @@ pub(crate) struct Expectation {
 /// The answer of a server to a query for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The RDATA of the records, of which there may be none.
+    /// The records' RDATA, which may be empty.
     Records(Vec<Vec<u8>>),
     /// The name is an alias (CNAME).
     Alias,
@@ -64,7 +64,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The RDATA of the records, if there are any.
+    /// The records' RDATA, if there are any.
     fn into_records(self) -> Vec<Vec<u8>> {
         match self {
             Answer::Records(records) => records,
@@ -86,9 +86,9 @@ pub(crate) struct Lag {
 /// The servers that are not known to answer as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
-    /// The servers that do not.
+    /// The servers that do not answer as expected.
     pub(crate) lags: Vec<Lag>,
-    /// Why other servers, or their addresses, cannot be found.
+    /// The reasons why other servers, or their addresses, cannot be found.
     pub(crate) not_found: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Lag {
 }
 
 impl Lag {
-    /// The name of the record.
+    /// The record's name.
     pub(crate) fn name(&self) -> &str {
         self.name.as_str()
     }
@@ -121,8 +121,8 @@ impl NameServers {
     }
 
     /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most
-    /// `time_max`. One that does not answer at all is logged, and left out. So is the delegation of a name to other
-    /// servers: the operator has made it.
+    /// `time_max`. A server that does not answer at all is logged, and left out. A delegation of a name to other
+    /// servers counts as well: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
@@ -153,12 +153,13 @@ impl NameServers {
         Unanswered { lags, not_found }
     }
 
-    /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable
-    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have their own serials:
-    /// they must have the DNSKEY records.
+    /// The oldest serial with which any name server of the zone answers, this one included. A server that is
+    /// unreachable from this machine, for example for lack of IPv6, is left out. Servers of other signers have their
+    /// own serials, and must have the DNSKEY records.
     ///
     /// # Errors
-    /// A server does not answer, or is not known; or one of another signer has other DNSKEY records.
+    /// Returns an error if a server does not answer or is not known, or if a server of another signer has other DNSKEY
+    /// records.
     pub(crate) async fn oldest_version(
         &self,
         apex: &DomainName,
@@ -200,14 +201,15 @@ impl NameServers {
             oldest = Some(oldest.filter(|oldest| is_later(serial, *oldest)).unwrap_or(serial));
         }
         let serial = oldest.ok_or_else(|| "no name server of the zone can be reached".to_owned())?;
-        // Until now, and a part of this second, servers may have answered from an older version.
+        // Until the end of this second, servers may have answered from an older version.
         Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
-    /// The name servers of the zone at `apex`, without this server. `not_found` gets why others have no known address.
+    /// The name servers of the zone at `apex`, without this server. `not_found` receives the reasons why servers have
+    /// no known address.
     ///
     /// # Errors
-    /// This server does not answer for the zone.
+    /// Returns an error if this server does not answer for the zone.
     async fn others_of(&self, apex: &DomainName, not_found: &mut Vec<String>) -> Result<Vec<NameServer>, String> {
         let apex_name = wire_name(apex);
         let transfers = self.config.transfers_by_zone();
@@ -233,7 +235,7 @@ impl NameServers {
         Ok(servers)
     }
 
-    /// This server, if it signs the zone: its answers follow when the zone was signed again.
+    /// This server, if it signs the zone: its answers change when the zone is re-signed.
     fn signing_server(&self, apex: &DomainName) -> Option<NameServer> {
         self.config.signed_zone(apex).and_then(|_| self.own_server())
     }
@@ -245,15 +247,14 @@ impl NameServers {
         Some(NameServer { host: "this server".to_owned(), address })
     }
 
-    /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the
-    /// system.
+    /// The addresses of a name server. This server knows the addresses in its own zones; others come from the system
+    /// resolver.
     ///
     /// # Errors
-    /// The name server has no addresses, or they cannot be resolved.
+    /// Returns an error if the name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
-            let text = host.to_string();
-            let found = look_up(text.trim_end_matches('.'), DNS_PORT).await.map_err(|error| error.to_string())?;
+            let found = look_up(&host.to_string(), DNS_PORT).await?;
             return Ok(found.iter().map(SocketAddr::ip).collect());
         }
         let mut addresses = Vec::new();
@@ -270,7 +271,7 @@ impl NameServers {
     /// Asks this server for the records at `name`, which is in its zone at `apex`.
     ///
     /// # Errors
-    /// It does not answer, or has no listener at a fixed port.
+    /// Returns an error if this server does not answer, or has no listener at a fixed port.
     pub(crate) async fn ask_self(&self, name: Name<'_>, rtype: Rtype, apex: Name<'_>) -> Result<Answer, String> {
         let mut problem = "no key `listen` in [dns] has a port".to_owned();
         for &address in self.config.dns_listen.iter().filter(|address| address.port() != 0) {
@@ -332,7 +333,7 @@ pub(crate) async fn ask(
     ask_with_ttl(server, name, rtype, apex).await.map(|(answer, _)| answer)
 }
 
-/// The same, and how long the answer may be kept.
+/// Asks as [`ask`] does, and also returns how long the answer may be kept.
 async fn ask_with_ttl(
     server: SocketAddr,
     name: Name<'_>,
@@ -421,7 +422,7 @@ mod tests {
         DomainName::parse("example.com").expect("a name")
     }
 
-    /// This server and another one, whose zone is in the cell.
+    /// This server and another server, whose zone is in the cell.
     async fn servers(other_zone: &str) -> (NameServers, Rc<RefCell<ZoneMap>>, SocketAddr) {
         let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
         let zone = Rc::new(RefCell::new(zone_map(other_zone)));
@@ -485,7 +486,7 @@ mod tests {
         });
     }
 
-    /// It has its own serials, and must have the DNSKEY records.
+    /// The other signer's server has its own serials, and must have the DNSKEY records.
     #[test]
     fn server_of_another_signer_is_asked_for_dnskey_records() {
         run(async {
@@ -556,7 +557,7 @@ mod tests {
     fn silent_servers_and_delegations_are_not_waited_for() {
         run(async {
             let (name_servers, ..) = servers(&format!("{ZONE}t NS ns\n")).await;
-            // It refers to this server.
+            // The other server refers to this server.
             check_all_answered(&name_servers.wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10).await);
             let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
             let unbound = UdpSocket::bind("127.0.0.2:0").await.and_then(|socket| socket.local_addr()).expect("bound");

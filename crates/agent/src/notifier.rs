@@ -1,6 +1,6 @@
 //! Notifies secondaries that a zone has changed (RFC 1996): immediately, and again after growing pauses until they
-//! confirm it, a bounded number of times. A later version replaces the previous one. A server that learns of its zones
-//! by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a version.
+//! confirm it, a bounded number of times. A later version replaces the previous one. A server that gets its zones from
+//! a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
@@ -45,7 +45,7 @@ struct NotifiedZone {
     targets: Vec<Target>,
 }
 
-/// A secondary server, which is told of the version.
+/// A secondary server that receives NOTIFY of the version.
 struct Target {
     secondary: Secondary,
     outcome: Rc<RefCell<NotifyOutcome>>,
@@ -82,9 +82,9 @@ impl Notifier {
         self.zones.retain(|name, _| is_served(name));
     }
 
-    /// A version of a zone is served: its secondaries are told unless they have been.
+    /// Records that a version of a zone is served, and notifies its secondaries unless this was done.
     pub(crate) fn on_served(&mut self, name: &DomainName, zone: &ServedZone, secondaries: &[Secondary]) {
-        // Without a good version there is nothing to transfer.
+        // Without a good version, secondaries cannot transfer the zone.
         let Some(serial) = zone.serial.filter(|_| !secondaries.is_empty()) else { return };
         if self.zones.get(name).is_some_and(|notified| notified.serial == serial) {
             return;

@@ -1,5 +1,5 @@
-//! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as
-//! soon as the authority knows it, so that another agent can continue it.
+//! An order, from its request to the stored certificate (RFC 8555 §7.1.6). The order is in the state folder with its
+//! key as soon as the authority knows it, so that another agent can continue it.
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
@@ -33,12 +33,12 @@ const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Time for an order, without the wait for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often an order is checked until it is given up for now. Pauses that the authority asks for have precedence (RFC
-/// 8555 §7.4).
+/// The checks of an order until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
+/// §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
-/// For an order that another name server delays.
+/// The remedy for an order that another name server delays.
 const LAG_REMEDY: &str = "delegate this name to this server alone, or wait until the other server is up to date";
 
 /// The shared state of all orders.
@@ -51,7 +51,7 @@ pub(crate) struct Orders {
     pub(crate) progress: Progress,
 }
 
-/// The progress of the orders, for the operator.
+/// The orders' progress, for the operator.
 #[derive(Default)]
 pub(crate) struct Progress {
     by_name: RefCell<HashMap<String, &'static str>>,
@@ -82,7 +82,7 @@ pub(crate) struct OrderRequest {
     pub(crate) authority_index: usize,
     /// The private key as PEM, if the certificate must have this one.
     pub(crate) key: Option<String>,
-    /// The certificate before it (RFC 9773 §5).
+    /// The replaced certificate (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
     /// The names that are validated over HTTP although they are in zones of this server: validation over DNS has
     /// failed.
@@ -112,7 +112,7 @@ impl OrderRequest {
         }
     }
 
-    /// Whether all names are as an authority needs them.
+    /// Whether all names meet the authority's requirements.
     fn check_names(&self, failed: Vec<(String, Failure)>) -> Result<(), Failure> {
         if failed.is_empty() { Ok(()) } else { Err(Failure::of_names(failed)) }
     }
@@ -131,15 +131,15 @@ impl OrderRequest {
 #[derive(Serialize, Deserialize)]
 struct SavedOrder {
     directory: String,
-    /// Empty until the authority has said it.
+    /// Empty until the authority has sent the URL.
     url: String,
     names: Vec<String>,
-    /// The private key of the certificate, in PEM.
+    /// The certificate's private key, in PEM.
     key: String,
 }
 
 impl SavedOrder {
-    /// Whether it is an order for what is requested, and the authority knows it.
+    /// Whether the order matches the request, and the authority knows it.
     fn is_for(&self, request: &OrderRequest, directory: &str) -> bool {
         let has_key = request.key.as_ref().map_or(KeyPair::from_pem(&self.key).is_ok(), |key| *key == self.key);
         self.directory == directory && self.names == request.names && has_key && !self.url.is_empty()
@@ -184,7 +184,7 @@ impl Orders {
                     self.accounts.reconnect(request.authority_index).await;
                     return Err(failure);
                 }
-                // The order is over: the next attempt needs another one.
+                // The order is finished: the next attempt needs a new order.
                 Kind::Refused => {
                     self.state.remove(&order_file(&request.name))?;
                     return Err(failure);
@@ -238,7 +238,7 @@ impl Orders {
         (key == saved.key.as_bytes()).then_some(saved.directory)
     }
 
-    /// The certificate of an order is stored, and so is all that follows from it.
+    /// Records that an order's certificate is stored, with all consequences.
     pub(crate) fn finish(&self, name: &str) {
         if let Err(error) = self.state.remove(&order_file(name)) {
             log_error(&format!("certificate {name}: {error}"));
@@ -264,14 +264,14 @@ impl Orders {
             true => ("none".to_owned(), "remove `profile` of this authority in [certificates], and reload"),
             false => (offered.join(", "), "correct `profile` of this authority in [certificates], and reload"),
         };
-        // It may have others later.
+        // The authority may have other addresses later.
         self.accounts.reconnect(request.authority_index).await;
         let cause = format!("the authority has no profile \"{profile}\"; it offers {offered}");
         Err(Failure::new(Kind::Refused, cause, remedy))
     }
 
-    /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names
-    /// that are delegated.
+    /// Whether the authority looks for records of the names in this server's zones. The authority looks elsewhere for
+    /// names that are delegated.
     async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
         let mut failed = Vec::new();
         for name in &request.names {
@@ -329,7 +329,7 @@ impl Orders {
                         return Ok((order, saved));
                     }
                 }
-                // It has expired, the authority has forgotten it, or it belongs to another account.
+                // The order has expired, the authority has forgotten it, or it belongs to another account.
                 Err(failure) if matches!(failure.kind, Kind::Refused | Kind::AccountRefused) => {}
                 Err(failure) => return Err(failure),
             }
@@ -350,15 +350,15 @@ impl Orders {
             SavedOrder { directory: directory.clone(), url: String::new(), names: request.names.clone(), key };
         let write =
             |saved: &SavedOrder| self.state.write(&file, &serde_json::to_vec(saved).expect("an order has no map"));
-        // If nothing can be written, the authority is not asked for an order that would be lost.
+        // If the state folder is not writable, no order is requested, since it would be lost.
         write(&saved)?;
         let order = match request.replaces.clone() {
             None => account.new_order(&new()).await.map_err(|error| request.failure(error))?,
             Some(replaces) => {
                 let order = account.new_order(&new().replaces(replaces)).await.map_err(|error| request.failure(error));
                 match order {
-                    // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this
-                    // account.
+                    // RFC 9773 §5: the certificate was already replaced, or the authority does not know it, or not for
+                    // this account.
                     Err(failure)
                         if matches!(failure.kind, Kind::Refused | Kind::AccountRefused)
                             && failure.of_names.is_empty() =>
@@ -453,7 +453,7 @@ impl Orders {
         challenges.iter().filter_map(expectation).collect()
     }
 
-    /// The zones of this server.
+    /// This server's zones.
     fn zones(&self) -> impl Iterator<Item = &DomainName> {
         self.config.zones.iter().map(|zone| &zone.apex)
     }
@@ -471,7 +471,8 @@ impl Orders {
         }
     }
 
-    /// Why the authority cancelled the order: the names that it could not validate, or the error of the order itself.
+    /// The reason why the authority cancelled the order: the names that it could not validate, or the order's own
+    /// error.
     async fn cause_of_invalid(&self, request: &OrderRequest, order: &mut Order) -> Failure {
         let asked = Asked::Order(request.ordered());
         let of_order = order.state().error.as_ref().map(|problem| Failure::of_problem(problem, asked));

@@ -1,5 +1,5 @@
-//! The inputs of an order, as a digest that is stored with its failures. If the operator has corrected one of them,
-//! earlier failures are forgotten, and the next order is made immediately.
+//! An order's inputs, as a digest that is stored with its failures. If the operator has corrected one of them, earlier
+//! failures are forgotten, and the next order is made immediately.
 
 use data_encoding::HEXLOWER;
 use sanderling_config::{CertificateFiles, Config, NameValidation};
@@ -48,7 +48,7 @@ impl<'c> OrderBasis<'c> {
         OrderBasis { authorities: parts, validation: NameValidation::new(config) }
     }
 
-    /// The inputs of the orders of this certificate, including its names and their validation methods.
+    /// The inputs of this certificate's orders, including its names and their validation methods.
     pub(crate) fn of(&self, certificate: &CertificateFiles) -> String {
         let mut parts = self.authorities.clone();
         for name in &certificate.names {

@@ -1,4 +1,4 @@
-//! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its
+//! The DS records of a zone, queried directly from all servers of its parent zone: a resolver would answer from its
 //! cache.
 
 use crate::clock::unix_s;
@@ -11,11 +11,11 @@ use sanderling_dnssec::zone_keys::ParentDs;
 use std::net::SocketAddr;
 use tokio::task::JoinSet;
 
-/// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
+/// Maximum queried addresses of the parent zone's servers: top-level zones have up to 26.
 const SERVERS_MAX: usize = 64;
-/// Servers that are asked for a first answer, one after the other.
+/// Maximum servers that are asked one after another for a first answer.
 const FIRST_ANSWER_SERVERS_MAX: usize = 8;
-/// How long an answer without DS records is taken to be in caches if it does not say.
+/// The assumed TTL of an answer without DS records that has no TTL.
 const NO_DS_TTL_S: u32 = 24 * 3600;
 
 /// Finds the servers of parent zones.
@@ -27,16 +27,16 @@ pub(crate) struct ParentServers {
 }
 
 impl ParentServers {
-    /// They are found by `resolvers`.
+    /// `resolvers` finds the servers.
     pub(crate) fn new(resolvers: Resolvers) -> ParentServers {
         ParentServers { resolvers, port: DNS_PORT }
     }
 
-    /// The common answer of all servers of the parent zone of `apex`: those of `configured`, or all that are found if
-    /// there are none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
+    /// The common answer of all servers of the parent zone of `apex`: the servers in `configured`, or all that are
+    /// found if it is empty. A server that is unreachable from this machine, for example for lack of IPv6, is left out.
     ///
     /// # Errors
-    /// Why that is not known: a server does not answer, or they disagree.
+    /// Returns an error if a server does not answer, or if the servers disagree.
     pub(crate) async fn ds(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<ParentDs, String> {
         let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
         let mut tasks = JoinSet::new();
@@ -54,28 +54,28 @@ impl ParentServers {
             };
             common = match common {
                 Some(before) if before.ds != answer.ds => {
-                    return Err("the servers of the parent zone have different DS records".to_owned());
+                    return Err("the parent zone's servers have different DS records".to_owned());
                 }
                 Some(before) => Some(ParentDs { ttl_s: before.ttl_s.max(answer.ttl_s), ..answer }),
                 None => Some(answer),
             };
         }
         let common = common.ok_or("no server of the parent zone can be reached")?;
-        // Until now, and a part of this second, servers may have answered something else.
+        // Until the end of this second, servers may have answered differently.
         Ok(ParentDs { at_unix_s: unix_s() + 1, ..common })
     }
 
-    /// The DS records that the first server of the parent zone which answers has: of those of `configured`, or of those
-    /// that are found. DS records that have been there for long are at all of them.
+    /// The DS records from the first parent server that answers, among `configured` or the servers that are found. DS
+    /// records that are not new are on all servers.
     ///
     /// # Errors
-    /// Why that is not known: none answers.
+    /// Returns an error if no server answers.
     pub(crate) async fn first_answer(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<Vec<Ds>, String> {
         if apex.as_name().parent().is_none() {
             return Ok(Vec::new());
         }
         let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
-        let mut problem = "the parent zone has no servers".to_owned();
+        let mut problem = "the parent zone has no name servers".to_owned();
         for server in servers.into_iter().take(FIRST_ANSWER_SERVERS_MAX) {
             match ask_for_ds(server, apex.as_name()).await {
                 Ok(answer) => return Ok(answer.ds),
@@ -85,7 +85,7 @@ impl ParentServers {
         Err(problem)
     }
 
-    /// The addresses of the servers of the parent zone.
+    /// The addresses of the parent zone's servers.
     async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
         let mut parent = apex.parent().ok_or("the root has no parent zone")?;
         while self.resolvers.records(parent, Rtype::SOA).await?.rdatas.is_empty() {
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!((none.ds.len(), none.ttl_s), (0, 60));
             let with_ds = format!("{PARENT}a 120 DS 7 13 2 {}\n", "ab".repeat(32));
             *zones[0].borrow_mut() = zone_map(&name("test"), &with_ds);
-            assert_eq!(ask().await, Err("the servers of the parent zone have different DS records".to_owned()));
+            assert_eq!(ask().await, Err("the parent zone's servers have different DS records".to_owned()));
             *zones[1].borrow_mut() = zone_map(&name("test"), &with_ds);
             let found = ask().await.expect("they agree");
             let expected = Ds { key_tag: 7, algorithm: 13, digest_type: 2, digest: vec![0xab; 32] };

@@ -1,5 +1,5 @@
-//! The rotations of the certificates whose keys are pinned by TLSA records. Each is in the state folder with its next
-//! key, before anything is done that follows from it.
+//! The rotations of the certificates whose keys are pinned by TLSA records. Each rotation is in the state folder with
+//! its next key, before any action that follows from it.
 
 use crate::clock::unix_s;
 use crate::json_files::read_json;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time for the name servers to answer before the log says which one does not; they are asked again then.
+/// Time for the name servers to answer before the log names a server that does not; they are then asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two questions to this server.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Usage, selector and matching type: the certificate of the service, its public key, SHA-256 (RFC 7671 §5.1).
 const TLSA_FIELDS: [u8; 3] = [3, 1, 1];
 
-/// The rotations, by the names of their certificates.
+/// The rotations, by their certificates' names.
 pub(crate) struct PinnedKeys {
     config: Rc<Config>,
     state: Arc<StateFolder>,
@@ -39,14 +39,14 @@ pub(crate) struct PinnedKeys {
 }
 
 struct Entry {
-    /// The names of the certificate.
+    /// The certificate's names.
     names: Vec<DomainName>,
-    /// The records that pin its keys: zone and owner. Without any, nothing is pinned.
+    /// The records that pin its keys: zone and owner. Without TLSA records, no key is pinned.
     records: Vec<(DomainName, DomainName)>,
     stored: Option<StoredRotation>,
     /// The name servers are being asked.
     is_asked: bool,
-    /// When the state folder could not be written.
+    /// The time of the last failed write to the state folder.
     failed_at: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ struct StoredRotation {
 
 /// The records that all name servers must answer.
 pub(crate) struct Question {
-    /// The name of the certificate.
+    /// The certificate's name.
     pub(crate) name: String,
     keys: [KeyDigest; 2],
     records: Vec<(DomainName, DomainName)>,
@@ -103,7 +103,7 @@ impl PinnedKeys {
         Some(self.entries.get(name)?.stored.as_ref()?.next_key.clone())
     }
 
-    /// When an order of a certificate may be made, if not now. The time may not be known yet.
+    /// The time when a certificate may be ordered, if not now. The time may not be known yet.
     pub(crate) fn order_at(&self, name: &str) -> Option<Option<u64>> {
         let entry = self.entries.get(name).filter(|entry| !entry.records.is_empty())?;
         let rotation = &entry.stored.as_ref()?.rotation;
@@ -116,7 +116,7 @@ impl PinnedKeys {
         }
     }
 
-    /// When there is something to do, at the latest.
+    /// The latest time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let stored = self.entries.values().filter_map(|entry| entry.stored.as_ref());
         let wait = |stored: &StoredRotation| match stored.rotation.step(unix_s(), self.handshake_s()) {
@@ -126,9 +126,9 @@ impl PinnedKeys {
         stored.filter_map(wait).min()
     }
 
-    /// These certificates are in service, as the server process says. It is believed only what can be: that they have a
-    /// key which is pinned, or that of the certificate in the state folder. The names of those whose rotations have
-    /// changed.
+    /// Handles the server process's report of the certificates in service. The report counts only if it is plausible:
+    /// each key is pinned, or belongs to the certificate in the state folder. Returns the names of the certificates
+    /// whose rotations have changed.
     pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
         let state = Arc::clone(&self.state);
         self.change_all(|name, entry, config| {
@@ -157,8 +157,8 @@ impl PinnedKeys {
         })
     }
 
-    /// Makes the keys that are due, and corrects times of a clock that was ahead. The names of the certificates whose
-    /// rotations have changed.
+    /// Makes the keys that are due, and corrects times that come from a clock that was ahead. The names of the
+    /// certificates whose rotations have changed.
     pub(crate) fn make_keys(&mut self) -> Vec<String> {
         let handshake_s = self.handshake_s();
         self.change_all(|_, entry, config| {
@@ -190,7 +190,7 @@ impl PinnedKeys {
         self.entries.iter_mut().filter_map(question).collect()
     }
 
-    /// All name servers have answered, or not.
+    /// Handles the result of asking the name servers.
     pub(crate) fn on_asked(&mut self, question: &Question, is_answered: bool) -> Vec<String> {
         if let Some(entry) = self.entries.get_mut(&question.name) {
             entry.is_asked = false;
@@ -209,7 +209,7 @@ impl PinnedKeys {
         self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000)
     }
 
-    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that have changed.
+    /// Stores the rotations after `change`, and puts them into effect. The names of those that have changed.
     fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.entries {
@@ -241,7 +241,7 @@ impl PinnedKeys {
 }
 
 impl Question {
-    /// Asks this server and all other name servers of the zones, for some time; whether each of them answers with both
+    /// Asks this server and all other name servers of the zones, for some time; returns whether each answers with both
     /// keys.
     pub(crate) async fn ask(&self, name_servers: &NameServers) -> bool {
         let rdatas: Vec<Vec<u8>> = self.keys.iter().map(tlsa_rdata).collect();
@@ -348,7 +348,7 @@ mod tests {
         let third = "0".repeat(64);
         assert!(pinned.on_served(&served(&third)).is_empty());
         assert_eq!(pinned.of_host(&host).expect("pinned")[0], &first);
-        // One that was issued without this rotation.
+        // A certificate that was issued without this rotation.
         let other = issue();
         pinned.on_served(&served(&other));
         assert_eq!(pinned.of_host(&host).expect("pinned")[0], &other);

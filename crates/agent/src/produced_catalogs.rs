@@ -1,5 +1,5 @@
-//! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those
-//! from primaries, and its secondaries transfer like any zone.
+//! Catalogs (RFC 9432) of this server's zones: writes each as a zone file, which the server process loads as those from
+//! primaries, and its secondaries transfer like any zone.
 
 use crate::blocking::DISK;
 use crate::catalogs::{Secondaries, read_catalog};
@@ -40,7 +40,7 @@ pub(crate) struct ProducedCatalogs {
     failures: LimitedLog,
 }
 
-/// Why catalogs are not up to date, by their names.
+/// The reasons why catalogs are not up to date, by catalog name.
 pub(crate) type CatalogProblems = Rc<RefCell<BTreeMap<DomainName, String>>>;
 
 /// Zones by their names in the DNS, with their groups.
@@ -50,7 +50,7 @@ type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 #[derive(Debug)]
 struct WantedCatalog {
     zones: ListedZones,
-    /// Those that this server no longer has.
+    /// The listed zones that this server no longer has.
     held_back: Vec<Vec<u8>>,
 }
 
@@ -83,7 +83,7 @@ impl ProducedCatalogs {
         ProducedCatalogs { config, state, link, secondary, served, changes, stored, problems, failures }
     }
 
-    /// Why catalogs are not up to date, from now on.
+    /// The current reasons why catalogs are not up to date; the returned map is kept current.
     pub(crate) fn problems(&self) -> CatalogProblems {
         Rc::clone(&self.problems)
     }
@@ -142,7 +142,7 @@ impl ProducedCatalogs {
         false
     }
 
-    /// The catalog is not up to date because of `problem`, which is logged if it is not the same as before.
+    /// Records that the catalog is not up to date because of `problem`, which is logged if it has changed.
     fn note_problem(&self, apex: &DomainName, problem: Option<String>) {
         let mut problems = self.problems.borrow_mut();
         match problem {
@@ -156,7 +156,7 @@ impl ProducedCatalogs {
     }
 
     /// # Errors
-    /// Why it cannot be written.
+    /// Returns the reason why the catalog cannot be written.
     async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> Result<(), String> {
         let serial = next_serial(stored.serial, unix_s());
         let written = zones.clone();
@@ -176,9 +176,9 @@ impl ProducedCatalogs {
     }
 }
 
-/// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries,
-/// `secondary`, whatever the server process says, and those of the folder that it serves. While the zone folder cannot
-/// be listed, or the file of a zone has errors, none is removed.
+/// The zones that all secondaries of the catalog may transfer: configured zones and zones from primaries, `secondary`,
+/// whatever the server process reports, and the served zones of the folder. While the zone folder cannot be listed, or
+/// the file of a zone has errors, none is removed.
 fn zones_of<'z>(
     config: &'z Config,
     secondary: impl Iterator<Item = &'z DomainName>,
@@ -211,7 +211,7 @@ fn zones_of<'z>(
     WantedCatalog { zones, held_back }
 }
 
-/// That a catalog lists zones which this server no longer has; `None` if it does not.
+/// The problem that a catalog lists zones which this server no longer has; `None` if it does not.
 fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String> {
     let gone = listed_text(held_back.iter().filter_map(|zone| Some(name_of(zone)?.to_string())))?;
     let broken = served.zones.iter().filter(|(_, zone)| zone.is_of_operator && zone.has_error);
@@ -247,7 +247,7 @@ fn name_of(bytes: &[u8]) -> Option<NameBuf> {
     sanderling_dns::Name::parse(bytes).ok().map(|name| name.to_owned())
 }
 
-/// The stored version of a catalog; `None` if there is none.
+/// A catalog's stored version; `None` if there is none.
 fn read_stored(state: &StateFolder, apex: &DomainName) -> Option<StoredCatalog> {
     let file = stored_zone_file(apex);
     if !state.has(&file.display().to_string()) {

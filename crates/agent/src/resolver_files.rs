@@ -1,4 +1,4 @@
-//! The files that the resolver of the C library reads. The sandbox lets the agent read the files that existed when it
+//! The files by which names of hosts are looked up. The sandbox lets the agent read the files that existed when it
 //! started: if one of them is replaced, the agent must be restarted.
 
 use std::fs::{self, File};
@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const PATHS: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+const PATHS: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// The files, or their folders, as they were at the start.
+/// The files, or their folders, as they were at startup.
 #[derive(Debug)]
 pub(crate) struct ResolverFiles(Vec<ResolverFile>);
 
@@ -16,7 +16,7 @@ pub(crate) struct ResolverFiles(Vec<ResolverFile>);
 struct ResolverFile {
     path: PathBuf,
     identity: Option<Identity>,
-    /// It stays open, so that no other file gets its inode.
+    /// The file stays open, so that no other file gets its inode.
     opened: Option<File>,
 }
 
@@ -24,7 +24,7 @@ struct ResolverFile {
 type Identity = (u64, u64);
 
 impl ResolverFiles {
-    /// Opens those of the system.
+    /// Opens the system's resolver files.
     pub(crate) fn of_system() -> ResolverFiles {
         ResolverFiles::open(PATHS.into_iter().map(PathBuf::from))
     }
@@ -37,12 +37,12 @@ impl ResolverFiles {
         ResolverFiles(paths.map(open).collect())
     }
 
-    /// Those that can be read.
+    /// The files that could be opened.
     pub(crate) fn opened(&self) -> impl Iterator<Item = &File> {
         self.0.iter().filter_map(|file| file.opened.as_ref())
     }
 
-    /// The first file that was replaced. One that was removed is not waited for: another one follows, or none.
+    /// The first file that was replaced. A removed file is not waited for: it may never be replaced.
     pub(crate) fn replaced(&self) -> Option<&Path> {
         let is_replaced = |file: &&ResolverFile| {
             let now = identity(&file.path);

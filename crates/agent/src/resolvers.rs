@@ -6,7 +6,8 @@ use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, Rtype};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const RESOLVER_FILE: &str = "/etc/resolv.conf";
+/// Names the resolvers of the system (resolv.conf(5)).
+pub(crate) const RESOLVER_FILE: &str = "/etc/resolv.conf";
 /// Resolvers of that file, as the C library.
 const SYSTEM_RESOLVERS_MAX: usize = 3;
 
@@ -27,15 +28,15 @@ impl Records {
     /// The records of a name that does not exist.
     pub(crate) const NONE: Records = Records { rdatas: Vec::new(), ttl_s: None };
 
-    /// Those that have `name` as their owner.
+    /// The records whose owner is `name`.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub(crate) fn read(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
         Ok(Records { rdatas: reply.records(name, rtype)?, ttl_s: reply.ttl_s(name, rtype)? })
     }
 
-    /// Those that `name` leads to, by CNAME records if there are some.
+    /// The records that `name` leads to, through CNAME records if any.
     fn read_resolved(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
         let (rdatas, ttl_s) = reply.resolved(name, rtype)?;
         Ok(Records { rdatas, ttl_s })
@@ -48,14 +49,19 @@ impl Records {
 }
 
 impl Resolvers {
-    /// The resolvers of the configuration, or those of the system if it has no list.
+    /// The configured resolvers, or the system's if the configuration has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
-        Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }
+        if is_default { Resolvers::of_system() } else { Resolvers { configured: config.resolvers.clone() } }
     }
 
-    /// Their addresses. The file of the system is read each time, since it changes with the network that a machine is
-    /// in.
+    /// The resolvers of the system.
+    pub(crate) fn of_system() -> Resolvers {
+        Resolvers { configured: vec![Resolver::System] }
+    }
+
+    /// The resolvers' addresses. The file of the system is read each time, since it changes with the network that a
+    /// machine is in.
     fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.configured.iter().flat_map(|resolver| match resolver {
             Resolver::System => system_resolvers(&std::fs::read_to_string(RESOLVER_FILE).unwrap_or_default()),
@@ -73,7 +79,7 @@ impl Resolvers {
         self.ask(name, rtype, Records::read).await
     }
 
-    /// The same for those that `name` leads to, by CNAME records if there are some.
+    /// Asks for the records that `name` leads to, through CNAME records if any.
     pub(crate) async fn resolve(&self, name: Name<'_>, rtype: Rtype) -> Result<Records, String> {
         self.ask(name, rtype, Records::read_resolved).await
     }

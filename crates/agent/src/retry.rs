@@ -8,7 +8,7 @@ use tokio::time::Instant;
 pub(crate) struct Retry {
     pause_min: Duration,
     pause_max: Duration,
-    /// When the last failure was, and the pause after it.
+    /// The time of the last failure, and the pause after it.
     last: Option<(Instant, Duration)>,
     /// Whether nothing has succeeded since.
     has_failed: bool,
@@ -20,7 +20,7 @@ impl Retry {
     }
 
     pub(crate) fn on_failure(&mut self) {
-        // A success between two failures may have been one of something else.
+        // A success between two failures may concern something else.
         let is_soon = |at: Instant, pause: Duration| at.elapsed() <= pause.saturating_add(self.pause_max);
         let before = self.last.filter(|(at, pause)| is_soon(*at, *pause));
         let pause = before.map_or(self.pause_min, |(_, pause)| pause.saturating_mul(2)).min(self.pause_max);

@@ -1,7 +1,7 @@
 //! The rotation of the keys of one certificate, whose public keys are pinned by TLSA records (RFC 7671 §8.1): every key
 //! is in all caches before it is in service, and out of service before its record is removed.
 //!
-//! The records always pin two keys: that in service, and that of the next certificate. So a renewal needs no wait,
+//! The records always pin two keys: the key in service, and the next certificate's key. So a renewal needs no wait,
 //! unless the previous one was very recent.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!      └── Overlapping: handshakes with the old key end; then a new next key ←── the next key is in service ──────┘
 //! ```
 //!
-//! This module does nothing but decide. Its state is stored before anything else is done that follows from it, and
-//! everything that follows from a state can be done again: a crash at any moment does no harm.
+//! This module only decides. Its state is stored before any action that follows from it, and every such action can be
+//! repeated: a crash at any moment does no harm.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,18 +22,18 @@ pub(crate) type KeyDigest = String;
 /// the TTL.
 const MARGIN_S: u64 = 2;
 
-/// The keys of a certificate, and how far they are.
+/// A certificate's keys and their progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rotation {
     /// The key in service.
     current: KeyDigest,
-    /// The key of the next certificate.
+    /// The next certificate's key.
     next: KeyDigest,
     phase: Phase,
     /// The longest TTL that records with these two keys have had.
     ttl_s: u32,
-    /// For how long records without the next key may stay in caches after the last name server has stopped to answer
-    /// with them.
+    /// The time for which caches may hold records without the next key after the last name server has stopped serving
+    /// them.
     wait_s: u64,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Rotation {
 enum Phase {
     /// Not all name servers have answered with both keys yet.
     Publishing,
-    /// All name servers answer with both keys, since then.
+    /// All name servers answer with both keys since this time.
     Caching { since_unix_s: u64 },
-    /// The next key is in service, since then.
+    /// The next key is in service since this time.
     Overlapping { since_unix_s: u64 },
 }
 
@@ -83,7 +83,7 @@ impl Rotation {
         }
     }
 
-    /// Waits that began later than now come from a clock that was ahead. They begin again.
+    /// Waits that began later than now come from a clock that was ahead. Such waits begin again.
     pub(crate) fn on_time(&mut self, now_unix_s: u64) {
         if let Phase::Caching { since_unix_s } | Phase::Overlapping { since_unix_s } = &mut self.phase {
             *since_unix_s = now_unix_s.min(*since_unix_s);
@@ -102,8 +102,8 @@ impl Rotation {
         }
     }
 
-    /// New handshakes are made with this key. If it is a third one, the records are wrong until those with it are
-    /// published.
+    /// New handshakes are made with this key. If the key is a third one, the records are wrong until records with it
+    /// are published.
     pub(crate) fn on_served(&mut self, key: &KeyDigest, now_unix_s: u64) {
         let is_overlapping = matches!(self.phase, Phase::Overlapping { .. });
         if *key == self.next && !is_overlapping {
@@ -118,7 +118,7 @@ impl Rotation {
         }
     }
 
-    /// `key` is the key of the certificate after that in service, whose key was the next one. Records have this TTL
+    /// `key` belongs to the certificate after the one in service, whose key was the next key. Records have this TTL
     /// from now on.
     pub(crate) fn on_key_made(&mut self, key: KeyDigest, ttl_s: u32) {
         self.current = std::mem::replace(&mut self.next, key);
@@ -128,7 +128,7 @@ impl Rotation {
     }
 }
 
-/// For how long records with this TTL may be in caches.
+/// The time for which caches may hold records with this TTL.
 fn wait_s(ttl_s: u32) -> u64 {
     let ttl_s = u64::from(ttl_s);
     ttl_s + ttl_s / 10 + MARGIN_S

@@ -1,4 +1,4 @@
-//! Everything that has a date, in one place: the agent waits for the earliest entry, and the operator sees all of them.
+//! All scheduled actions, in one place: the agent waits for the earliest entry, and the operator sees all of them.
 //!
 //! Entries are in wall-clock time, like dates of certificates: work that was due while the machine slept is due
 //! afterwards.
@@ -40,7 +40,7 @@ impl<K: PartialEq> Schedule<K> {
         Some(self.entries.remove(index).key)
     }
 
-    /// When the earliest entry is due, of those that are `possible`.
+    /// The time of the earliest entry that is `possible`.
     pub(crate) fn next_at(&self, possible: impl Fn(&K) -> bool) -> Option<u64> {
         self.entries.iter().filter(|entry| possible(&entry.key)).map(|entry| entry.task.at_unix_s).min()
     }

@@ -43,14 +43,15 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
 const TIMER_S_MIN: u64 = 2;
 const TIMER_S_MAX: u64 = 4 * 7 * 24 * 3600;
-/// Seconds until what could not be stored is transferred again, at most.
+/// Maximum seconds until a version that could not be stored is transferred again.
 const STATE_RETRY_S: u64 = 5;
-/// Seconds until the primaries of a zone that was never transferred are asked again; they double up to the last one.
+/// Seconds until the primaries of a zone that was never transferred are asked again; the delay doubles up to the
+/// maximum.
 const FIRST_RETRY_S: u64 = 5;
 const FIRST_RETRY_S_MAX: u64 = 900;
 /// Time between two rounds of questions, however often a primary sends NOTIFY.
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
-/// Times for a reply over UDP; then TCP is tried.
+/// Timeouts for a reply over UDP, before TCP is tried.
 const UDP_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// Bytes of a zone file that have the SOA, which is first.
 const SOA_BYTES_MAX: u64 = 4096;
@@ -76,17 +77,17 @@ pub(crate) struct SecondaryContext {
 /// The version from which the server process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
-    /// It has not said so yet.
+    /// The server process has not reported yet.
     Unknown,
     /// A version, or SERVFAIL.
     Known(Option<u32>),
 }
 
-/// A primary has, or may have, another version than the stored one.
+/// A primary has, or may have, a version other than the stored version.
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     from: IpAddr,
-    /// The serial of that version, if it is known.
+    /// The serial of that version, if known.
     serial: Option<u32>,
 }
 
@@ -109,7 +110,7 @@ struct Shared {
     served: Cell<Served>,
     /// The primary to query immediately.
     announced: Cell<Option<Announced>>,
-    /// Why the stored version of a catalog is not used.
+    /// The reason why a catalog's stored version is not used.
     catalog_problem: RefCell<Option<String>>,
     /// Held by the task while it writes files, even if it was aborted in the meantime.
     writing: Arc<Mutex<()>>,
@@ -139,8 +140,8 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version instead of the server process; for a
-    /// catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If the zone is signed, its `signer` gets each version instead of the server process;
+    /// for a catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
@@ -159,7 +160,7 @@ impl SecondaryHandle {
         self.shared.wake.notify_one();
     }
 
-    /// A primary announces another version: it is queried immediately, unless that is the stored one.
+    /// A primary announces another version: it is queried immediately, unless that version is already stored.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let announced = Announced { from: notify.from, serial: notify.serial };
         if !announced.is_stored(self.shared.report.borrow().serial) {
@@ -172,7 +173,7 @@ impl SecondaryHandle {
         self.shared.report.borrow().clone()
     }
 
-    /// Reports why the stored version of a catalog is not used.
+    /// Reports why a catalog's stored version is not used.
     pub(crate) fn set_catalog_problem(&self, problem: Option<&str>) {
         let before = self.shared.catalog_problem.replace(problem.map(str::to_owned));
         if before.as_deref() != problem {
@@ -192,13 +193,13 @@ impl SecondaryHandle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
-    /// The records outside the zone in the last transfer of the whole zone, or in a later one of changes.
+    /// The records outside the zone in the last transfer of the whole zone, or in a later transfer of changes.
     #[serde(default)]
     left_out: Option<String>,
     /// Rounds without success since the last one. After a restart the primaries are queried immediately.
     #[serde(skip)]
     failure_count: u32,
-    /// When the last one ended.
+    /// The end of the last round.
     #[serde(skip)]
     failed_at_unix_s: Option<u64>,
     /// Whether it ended because the transferred version could not be stored.
@@ -224,7 +225,7 @@ impl Version {
         Version { serial, refresh_s, retry_s, expire_s, from, transferred_at_unix_s, checked_at_unix_s }
     }
 
-    /// When it must no longer be served.
+    /// The time from which the zone must not be served.
     fn expires_at_unix_s(&self) -> u64 {
         self.checked_at_unix_s.saturating_add(bounded(self.expire_s))
     }
@@ -236,7 +237,7 @@ fn bounded(timer_s: u32) -> u64 {
 }
 
 impl Record {
-    /// When the primaries are asked again.
+    /// The time when the primaries are asked again.
     fn next_at_unix_s(&self) -> u64 {
         match (&self.version, self.failed_at_unix_s) {
             (Some(version), Some(failed_at)) if self.is_failure_of_state => {
@@ -252,7 +253,7 @@ impl Record {
         }
     }
 
-    /// The same record if the clock was set back: no time is in the future.
+    /// This record without times in the future, in case the clock was set back.
     fn not_after(mut self, now_unix_s: u64) -> Record {
         if let Some(version) = &mut self.version {
             version.checked_at_unix_s = version.checked_at_unix_s.min(now_unix_s);
@@ -277,7 +278,7 @@ pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(),
 
 /// The outcome of a query to a primary.
 enum Round {
-    /// It has confirmed the stored version.
+    /// A primary has confirmed the stored version.
     Confirmed,
     Transferred(TransferredZone),
 }
@@ -299,7 +300,8 @@ struct HandOver {
 }
 
 impl HandOver {
-    /// Whether it must be asked again, because another version is stored or it has not loaded this one for a long time.
+    /// Whether the server process must be asked again, because another version is stored or it has not loaded this one
+    /// for a long time.
     fn is_to_be_repeated(&self, stored: Option<u32>) -> bool {
         self.serial != stored || self.at.elapsed() >= HAND_OVER_INTERVAL
     }
@@ -308,7 +310,7 @@ impl HandOver {
 struct ZoneTask {
     zone: SecondaryZone,
     signer: Option<SourceChanged>,
-    /// The version that the signer was told of.
+    /// The version that the signer was notified of.
     told: Option<u32>,
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
@@ -318,17 +320,16 @@ struct ZoneTask {
     /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes
     /// can be appended.
     log_bytes: Option<u64>,
-    /// The server process has not accepted what changes have led to, so the whole zone is transferred.
+    /// The server process has not accepted the version made by changes, so the whole zone is transferred.
     needs_whole: bool,
-    /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same
-    /// time.
+    /// Seconds by which the next query is early, so that many zones are not queried at the same time.
     earlier_s: u64,
-    /// The first one to ask: the last one that was of use.
+    /// The first primary to ask: the last that was of use.
     primary_index: usize,
     handed_over: Option<HandOver>,
-    /// Why the last round was without success.
+    /// The reason why the last round failed.
     problem: Option<String>,
-    /// Why the server process does not answer from the stored version.
+    /// The reason why the server process does not answer from the stored version.
     load_problem: Option<String>,
     round_at: Option<tokio::time::Instant>,
     version_log: VersionLog,
@@ -401,8 +402,8 @@ impl ZoneTask {
         loop {
             self.record = self.record.not_after(unix_s());
             if self.record.version.is_some() && !self.context.state.has(&self.zone_file()) {
-                // Of a crash between the removal of an expired zone and that of its record, or of an operator that has
-                // removed it.
+                // The file is missing after a crash between the removal of an expired zone and of its record, or
+                // because the operator removed it.
                 self.record = Record::default();
             }
             self.expire_if_due().await;
@@ -431,7 +432,7 @@ impl ZoneTask {
         }
     }
 
-    /// Time until the next question, or the expiry, or until the server process is asked again.
+    /// Time until the next query, the expiry, or the next request to the server process.
     fn wait_time(&self) -> Duration {
         let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
         let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
@@ -462,7 +463,8 @@ impl ZoneTask {
         }
     }
 
-    /// Makes the server process load the stored version, unless it answers from it, or the signer sign it.
+    /// Makes the server process load the stored version, unless it already answers from it, or makes the signer sign
+    /// it.
     async fn hand_over_if_needed(&mut self) {
         let stored = self.record.version.map(|version| version.serial);
         if let Some(signer) = &self.signer {
@@ -488,7 +490,7 @@ impl ZoneTask {
         let _permit = self.context.hand_overs.acquire().await;
         let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &self.changes).await;
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
-        // Without a version, the zone is out of service, as it should be.
+        // Without a version, the zone is correctly out of service.
         let error = result.err().filter(|_| stored.is_some());
         self.load_problem = error.map(|error| format!("the server process cannot load it: {error}"));
         if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {
@@ -499,7 +501,7 @@ impl ZoneTask {
         }
     }
 
-    /// Asks one primary after the other, until one has confirmed the version or has given a later one.
+    /// Asks the primaries in turn, until one has confirmed the version or sent a later version.
     async fn ask_primaries(&mut self) {
         let count = self.zone.primaries.len();
         let mut problems = Vec::new();
@@ -525,7 +527,7 @@ impl ZoneTask {
         self.problem = Some(problem);
     }
 
-    /// Asks `primary` whether it has a later version, and transfers that.
+    /// Asks `primary` whether it has a later version, and transfers it.
     async fn ask(&self, primary: &Primary) -> Result<Round, String> {
         let key = self.context.keys.borrow().find(primary.key.as_ref())?;
         let source = TransferSource { server: primary.address, apex: wire_name(&self.zone.apex), key };
@@ -574,7 +576,7 @@ impl ZoneTask {
     }
 
     /// # Errors
-    /// A serial is not later than that of the stored version.
+    /// Returns an error if `serial` is not later than the stored version's serial.
     fn check_serial(&self, serial: u32) -> Result<(), String> {
         match self.record.version {
             Some(version) if self.needs_whole && serial == version.serial => Ok(()),
@@ -665,7 +667,7 @@ impl ZoneTask {
     /// Changes the zone file, and then the record. A crash in between leaves a zone file that is not served for too
     /// long.
     ///
-    /// A disk takes some milliseconds for each of them, and other zones are not to wait.
+    /// A disk takes some milliseconds for each file, and other zones should not wait.
     async fn store(&self, change: ZoneChange, record: &Record) -> Result<(), StateError> {
         let state = Arc::clone(&self.context.state);
         let (zone_file, record_file) = (self.zone_file(), self.record_file());
@@ -676,7 +678,7 @@ impl ZoneTask {
             let _writing = writing;
             match change {
                 ZoneChange::None => {}
-                // Until it is removed, the log does not continue from the file, and is ignored.
+                // Until the log is removed, it does not continue from the file, and is ignored.
                 ZoneChange::Replaced(file) => {
                     state.finish_file(file, &zone_file)?;
                     state.remove(&log_file)?;
@@ -844,7 +846,7 @@ mod tests {
         stream.write_all(&message).await.expect("sent");
     }
 
-    /// What is announced when a transfer has ended, if `before` was announced when it began and `during` since.
+    /// The serial to act on when a transfer has ended, if `before` was announced when it began and `during` since.
     fn announced_after(sends_zone: bool, before: Option<u32>, during: Option<u32>) -> Option<u32> {
         testing::start_threads();
         let folder = tempfile::tempdir().expect("created");
@@ -873,7 +875,7 @@ mod tests {
     fn transfer_settles_what_was_announced_before_it_began() {
         assert_eq!(announced_after(true, Some(7), None), None);
         assert_eq!(announced_after(true, Some(7), Some(8)), Some(8));
-        // One that fails leaves it to the next one.
+        // A failed transfer leaves the announcement to the next one.
         assert_eq!(announced_after(false, Some(7), None), Some(7));
         assert_eq!(announced_after(false, Some(7), Some(8)), Some(8));
     }

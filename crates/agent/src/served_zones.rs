@@ -26,7 +26,7 @@ impl ServedMap {
         ServedMap { state: RefCell::default(), changes: watch::Sender::new(()) }
     }
 
-    /// These zones are served, and no others.
+    /// Records the served zones, and that there are no others.
     pub(crate) fn replace(&self, served: ServedZones) {
         let named = |zone: ServedZone| Some((DomainName::parse(&zone.name).ok()?, zone));
         let zones = served.zones.into_iter().filter_map(named).collect();
@@ -34,7 +34,7 @@ impl ServedMap {
         self.notify();
     }
 
-    /// Another version of a zone is served.
+    /// Records that another version of a zone is served.
     pub(crate) fn insert(&self, name: DomainName, zone: ServedZone) {
         self.state.borrow_mut().zones.insert(name, zone);
         self.notify();

@@ -20,7 +20,7 @@ const LOG_BYTES_MIN: u64 = 1 << 20;
 /// The part of the bytes of the whole version that a log has at most.
 const FILE_SHARE: u64 = 8;
 
-/// The names of the files, below the state folder.
+/// The files' names, below the state folder.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedFiles {
     zone: SignedZoneConfig,
@@ -42,7 +42,7 @@ pub(crate) struct SignedVersion {
 #[derive(Debug)]
 pub(crate) struct WrittenVersion {
     file_bytes: u64,
-    /// Bytes of the log as long as it was then.
+    /// The length of the log in bytes at that time.
     log_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ impl SignedFiles {
     /// The stored version, or why it cannot be read; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Returns an error if the version cannot be read.
     pub(crate) fn read(&self, state: &StateFolder) -> Result<Option<Result<SignedVersion, String>>, String> {
         let path = state.path().join(self.zone.file());
         let text = match std::fs::read(&path) {
@@ -83,7 +83,7 @@ impl SignedFiles {
     }
 
     /// # Errors
-    /// It is not a zone file, or the changes do not fit.
+    /// Returns an error if the text is not a zone file, or the changes do not fit.
     fn parse(&self, text: Vec<u8>, log: &[u8]) -> Result<SignedVersion, String> {
         let (apex, file_bytes) = (self.apex.as_name(), text.len() as u64);
         let mut patch = patch_of(&text, log, &self.zone.apex);
@@ -173,7 +173,7 @@ impl SignedFiles {
     /// more can be appended, so that the next version is stored as a whole.
     ///
     /// # Errors
-    /// The log cannot be read or written, or is shorter than what was written to it.
+    /// Returns an error if the log cannot be read or written, or is shorter than what was written to it.
     pub(crate) fn shorten_log(
         &self,
         state: &StateFolder,
@@ -304,7 +304,7 @@ mod tests {
         let mut stored = check(&versions[2]);
         append(&mut stored, 4);
         check(&versions[3]);
-        // Killed after the whole version was written, and the log not: also with a change meanwhile.
+        // The agent was killed after the whole version was written, but not the log; a change may follow meanwhile.
         let written = files.write_again(&state, &ZoneVersion::from(versions[2].clone()), bytes_of_3);
         let written = written.expect("written");
         check(&versions[3]);

@@ -47,17 +47,17 @@ use tokio::sync::{Notify, Semaphore};
 
 /// The start of a message about a zone, before the cause. A version that was signed before may be served.
 const CANNOT_SIGN: &str = "it cannot be signed";
-/// The same for a failed write.
+/// The message prefix for a failed write.
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
-/// The clock of the machine may be set in the meantime.
+/// The machine's clock may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// The same after several failures.
+/// The maximum after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// The same for the file of the operator, which is read as a whole each time.
+/// The same maximum for the operator's file, which is read as a whole each time.
 const REREAD_INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// The same for a version that the server process has refused several times: it reads all of it each time.
+/// The same maximum for a version that the server process has refused several times, and reads as a whole each time.
 const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// Time until a whole version is written again, if that has failed.
 const WRITING_INTERVAL: Duration = Duration::from_secs(60);
@@ -82,14 +82,14 @@ pub(crate) struct SigningContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// The state of the folder.
+/// The folder's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restored {
     Nothing,
-    /// The state of the keys. After a failed write since the version was read, the version in memory may differ from
-    /// the stored one.
+    /// The keys' state. After a failed write since the version was read, the version in memory may differ from the
+    /// stored one.
     Keys,
-    /// The version as well.
+    /// The version was read as well.
     All,
 }
 
@@ -105,7 +105,7 @@ struct Unsigned {
 /// The signed version.
 struct Signed {
     stored: SignedVersion,
-    /// `None` if it was not signed since the start.
+    /// `None` if it was not signed since startup.
     signed_at_unix_s: Option<u64>,
     sign_again_at_unix_s: Option<u64>,
     ttls: ZoneTtls,
@@ -118,7 +118,7 @@ enum Writing {
     None,
     InProgress,
     Done(Result<WrittenVersion, StateError>),
-    /// It has failed, at this time.
+    /// The write failed at this time.
     Failed(tokio::time::Instant),
 }
 
@@ -132,32 +132,32 @@ struct SigningTask {
     observer: ZoneObserver,
     restored: Restored,
     unsigned: Option<Unsigned>,
-    /// The files of `unsigned`, from which the records are read again when others are derived or a write has failed:
-    /// the operator may be changing those on the disk.
+    /// The files of `unsigned`, from which the records are read again when derived records change or a write has
+    /// failed: the operator may be changing the files on the disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
     signed: Option<Signed>,
     /// The records have changed since they were signed.
     is_outdated: bool,
-    /// Changes since the version that the server process was told of, in the form of the log.
+    /// Changes since the version that the server process was notified of, in log form.
     changes: Vec<u8>,
     /// The state of the background write of the whole version.
     writing: Rc<RefCell<Writing>>,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
-    /// Whether it is to load the next version even if that has lost records or its serial went back.
+    /// Whether the server process must load the next version even if that has lost records or its serial went back.
     is_forced: bool,
-    /// Why it has refused the last version.
+    /// The reason why the server process has refused the last version.
     refusal: Option<String>,
-    /// When it is asked again.
+    /// The time when the server process is asked again.
     handing_over: Retry,
-    /// Why there is no current signed version.
+    /// The reason why there is no current signed version.
     problem: Option<String>,
-    /// Why the zone file is not used.
+    /// The reason why the zone file is not used.
     file_problem: Option<String>,
-    /// When the file is read again, without records.
+    /// The next reading of the file, without records.
     reading: Retry,
     key_checks: KeyChecks,
-    /// When failed work is retried.
+    /// The next retry of failed work.
     retry: Retry,
     update_errors: LimitedLog,
 }
@@ -210,7 +210,7 @@ impl SigningTask {
                 self.hand_over_if_needed(reread.as_ref()).await;
                 self.observer.ask(self.keys.questions());
             }
-            // The clients that wait get their answer.
+            // Answers the waiting clients.
             drop(reread);
             self.report();
             tokio::select! {
@@ -224,7 +224,7 @@ impl SigningTask {
         }
     }
 
-    /// Reads the records, starts what commands want, and signs.
+    /// Reads the records, starts rollovers that commands request, and signs.
     async fn bring_up_to_date(&mut self, reread: Option<&Reread>) {
         self.read_if_needed(reread).await;
         self.look_for_keys().await;
@@ -265,7 +265,7 @@ impl SigningTask {
         self.shared.rollovers.take().into_iter().filter_map(start).collect()
     }
 
-    /// `what` cannot be done.
+    /// Reports that `what` cannot be done.
     fn fail(&mut self, what: &str, problem: String, reread: Option<&Reread>) {
         let message = format!("zone {}: {what}: {problem}", self.zone.apex);
         if self.problem.as_ref() != Some(&problem) {
@@ -278,7 +278,7 @@ impl SigningTask {
         self.retry.on_failure();
     }
 
-    /// Time until something is due.
+    /// Time until the next action is due.
     fn wait_time(&self) -> Duration {
         let of_updates = self.time_of_updates();
         if let Some(left) = self.retry.left() {
@@ -294,8 +294,8 @@ impl SigningTask {
             .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
     }
 
-    /// Reads the state of the keys and the signed version: at the start, and again after a write has failed. Whether
-    /// they are known.
+    /// Reads the state of the keys and the signed version: at startup, and again after a failed write. Whether they are
+    /// known.
     async fn restore_if_needed(&mut self, reread: Option<&Reread>) -> bool {
         if self.restored == Restored::All {
             return true;
@@ -318,10 +318,10 @@ impl SigningTask {
     }
 
     /// # Errors
-    /// The stored version cannot be read, or nothing can be stored at the moment.
+    /// Returns an error if the stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
-            // Without its state, new keys would be introduced that the parent does not know.
+            // Without the state of the keys, new keys that the parent does not know would be introduced.
             self.keys.restore().await?;
             self.restored = Restored::Keys;
         } else {
@@ -369,7 +369,7 @@ impl SigningTask {
         let later_file = match (&self.unsigned, &kept) {
             _ if reread.is_some_and(|reread| reread.is_forced) => LaterUpdates::Dropped,
             (Some(_), None) => LaterUpdates::FileRefused,
-            // Without records that are in service, or of the version that is in service.
+            // This needs records that are in service, or the records of the version in service.
             (None, _) | (_, Some(_)) => LaterUpdates::Held,
         };
         let read = {
@@ -386,7 +386,7 @@ impl SigningTask {
                     let of_updates = read.dropped.iter().map(|diagnostic| format!("{diagnostic}\n"));
                     of_updates.for_each(|text| reread.print(&text));
                 }
-                // It is signed nevertheless.
+                // The zone is signed nevertheless.
                 if let Some(held) = &read.held {
                     report(std::slice::from_ref(held));
                     reread.into_iter().for_each(|reread| reread.fail(&held.to_string()));
@@ -402,7 +402,8 @@ impl SigningTask {
             }
             Err(ReadFailure { diagnostics, is_of_state }) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
-                // Without records, the file is read again from time to time, and the log says once why that fails.
+                // Without records, the file is read again from time to time, and the reason for a failure is logged
+                // once.
                 if reread.is_some() || self.file_problem != problem {
                     report(&diagnostics);
                 }
@@ -457,7 +458,7 @@ impl SigningTask {
             && self.signed.is_none()
     }
 
-    /// Makes the keys that are needed and another signed version, if it is time.
+    /// Makes the needed keys and the next signed version, if they are due.
     async fn sign_if_needed(&mut self) -> Result<(), String> {
         if self.is_idle() {
             return Ok(());
@@ -479,7 +480,7 @@ impl SigningTask {
     fn is_due(&self) -> bool {
         let now = unix_s();
         let Some(signed) = &self.signed else { return true };
-        // With a clock that was ahead, its signatures are not valid yet.
+        // If the clock was ahead, its signatures are not valid yet.
         let is_early = signed.signed_at_unix_s.is_some_and(|at| at > now);
         self.is_outdated
             || self.is_behind()
@@ -514,8 +515,8 @@ impl SigningTask {
         self.store(signed).await
     }
 
-    /// The records of the file, or those of the signed version if the file could not be read since the start: its
-    /// signatures must not expire.
+    /// The file's records, or the signed version's records if the file could not be read since startup: the signatures
+    /// must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
         let (apex, keys) = (self.apex.as_name(), self.keys.keys());
         match (&self.unsigned, &self.signed) {
@@ -530,17 +531,17 @@ impl SigningTask {
         }
     }
 
-    /// Whether the server process answers with a later serial than that of the stored version, which it then refuses.
-    /// Another policy has given it such a serial.
+    /// Whether the server process answers with a later serial than the stored version has, and so refuses that version.
+    /// Another serial policy has given it such a serial.
     fn is_behind(&self) -> bool {
         let counts = self.zone.signing.serial != SignedSerial::Keep;
         let serials = self.signed.as_ref().zip(self.shared.served.get());
         counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
     }
 
-    /// The previous version, with the serial from which the next one counts. Before the first one, the server process
-    /// may have answered with the serial of the file: the first signed version has a later one. If the previous version
-    /// no longer exists, its serial still does.
+    /// The previous version, with the serial from which the next one counts. Before the first signed version, the
+    /// server process may have answered with the file's serial: the first signed version has a later serial. If the
+    /// previous version no longer exists, its serial still does.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
@@ -636,7 +637,7 @@ impl SigningTask {
     /// for the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
-        // Before the first signed version, the server process may answer from the file of the operator.
+        // Before the first signed version, the server process may answer from the operator's file.
         if serial.is_none() && self.source.origin == ZoneOrigin::Operator {
             self.handing_over.on_success();
             return self.reload_unsigned(reread).await;
@@ -654,12 +655,12 @@ impl SigningTask {
         let is_forced = self.is_forced || is_unsigned;
         let changes = std::mem::take(&mut self.changes);
         match context.link.zone_stored(self.zone.apex.as_str(), is_forced, &changes).await {
-            // Without a version, the zone is out of service, as it should be.
+            // Without a version, the zone is correctly out of service.
             Err(error) if serial.is_some() => self.on_refused(&error, reread),
             result => {
                 (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);
                 self.handing_over.on_success();
-                // Its report comes on another path, and may be late.
+                // The server process's report comes on another path, and may be late.
                 self.shared.served.set(serial);
                 if let (Some(reread), Ok(text)) = (reread, result) {
                     reread.print(&text);
@@ -668,8 +669,8 @@ impl SigningTask {
         }
     }
 
-    /// Makes the server process load the file of the operator if a command names the zone, and it is not signed yet or
-    /// no longer signed.
+    /// Makes the server process load the operator's file if a command names the zone, and it is not signed yet or no
+    /// longer signed.
     async fn reload_unsigned(&self, reread: Option<&Reread>) {
         let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
         let context = Rc::clone(&self.context);
@@ -739,7 +740,7 @@ impl SigningTask {
     }
 }
 
-/// `records` with the serial that `serial` gives for that of the SOA, which loses its signature.
+/// `records` with a SOA serial computed by `serial`; the SOA loses its signature.
 fn with_serial<'r>(records: impl Iterator<Item = Record<'r>>, serial: impl Fn(u32) -> u32) -> Option<Records> {
     let mut out = RecordsBuilder::default();
     for record in records {

@@ -1,7 +1,7 @@
-//! The keys of a signed zone: makes the keeper create and erase them, stores their state, and names the pending checks.
+//! A signed zone's keys: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
-//! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
-//! can continue from any point.
+//! A key is made before the state contains it, and the state is stored before any action that follows from it, so the
+//! next agent can continue from any point.
 
 use crate::blocking::{DISK, KEEPER};
 use crate::clock::unix_s;
@@ -38,7 +38,7 @@ pub(crate) struct SigningKeys {
 }
 
 impl SigningKeys {
-    /// Without keys, until [`restore`](SigningKeys::restore) has read them.
+    /// A value without keys, until [`restore`](SigningKeys::restore) has read them.
     pub(crate) fn new(zone: &SignedZone, folder: Arc<StateFolder>, keeper: Arc<KeeperClient>) -> SigningKeys {
         SigningKeys {
             zone: zone.apex.clone(),
@@ -57,7 +57,7 @@ impl SigningKeys {
     /// Reads the state.
     ///
     /// # Errors
-    /// It exists, and cannot be read.
+    /// Returns an error if the state exists but cannot be read.
     pub(crate) async fn restore(&mut self) -> Result<(), String> {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
@@ -74,7 +74,7 @@ impl SigningKeys {
     /// Applies the observations and the passed time, and creates the needed keys.
     ///
     /// # Errors
-    /// Why that cannot be. The observations are not lost.
+    /// Returns the reason why the keys cannot advance. The observations are not lost.
     pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
         let mut observed = observed.clone();
         loop {
@@ -102,11 +102,11 @@ impl SigningKeys {
         let make = move || keeper.make_key(&zone, algorithm, &known, preferred);
         let key = KEEPER.run(make).await?;
         let id = KeyId(key.id);
-        // It may have been made before a crash.
+        // The key may have been made before a crash.
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
             Ok(()) => log(&format!("zone {}: introducing the {} {}", self.zone, request.role, public.tag())),
-            // The next round requests another one.
+            // The next round requests another key.
             Err(_) => self.state.keys_to_erase.push(id),
         }
         (self.is_stored, self.has_changed, self.advanced.is_changed) = (false, true, true);
@@ -118,11 +118,11 @@ impl SigningKeys {
         self.state.keys.is_empty() && self.policy.layout != KeyLayout::Unsigned
     }
 
-    /// Whether the first key can be made although the parent zone has `ds`: if these are of a key that is on the disk,
-    /// which is then the first one, or all of them of keys in `others`, the DNSKEY records of other signers.
+    /// Whether the first key can be made although the parent zone has `ds`: these must belong to a key on the disk,
+    /// which then becomes the first, or all to keys in `others`, the DNSKEY records of other signers.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) async fn can_follow(&mut self, ds: &[Ds], others: &[Vec<u8>]) -> Result<bool, String> {
         let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
         let keys = KEEPER.run(move || keeper.list_keys(&zone)).await?;
@@ -140,7 +140,7 @@ impl SigningKeys {
     /// Makes the keeper search for the private keys; the problem of the first one with which it cannot sign.
     ///
     /// # Errors
-    /// The keeper does not answer.
+    /// Returns an error if the keeper does not answer.
     pub(crate) async fn look_for_all(&self) -> Result<Option<String>, String> {
         let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
         let ids: Vec<KeyId> = self.state.keys.public_keys().map(PublicKey::id).collect();
@@ -158,7 +158,7 @@ impl SigningKeys {
     /// The zone was signed with [`in_use`](SigningKeys::in_use), and this version is stored.
     ///
     /// # Errors
-    /// The state cannot be stored.
+    /// Returns an error if the state cannot be stored.
     pub(crate) async fn on_signed(&mut self, serial: u32, ttls: ZoneTtls) -> Result<(), String> {
         let before = self.state.clone();
         self.state.keys.on_signed(serial, ttls, unix_s());
@@ -171,7 +171,7 @@ impl SigningKeys {
     /// Erases the private keys that are no longer needed. Call this when a version without them is stored.
     ///
     /// # Errors
-    /// The keeper does not, or the state cannot be stored.
+    /// Returns an error if the keeper does not erase a key, or the state cannot be stored.
     pub(crate) async fn erase_unneeded(&mut self) -> Result<(), String> {
         while let Some(&id) = self.state.keys_to_erase.last() {
             let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
@@ -185,7 +185,7 @@ impl SigningKeys {
     /// Starts to replace keys; [`advance`](SigningKeys::advance) continues with it.
     ///
     /// # Errors
-    /// Why that cannot start.
+    /// Returns the reason why the rollover cannot start.
     pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
         if self.policy.layout == KeyLayout::Unsigned {
             return Err("the zone is becoming unsigned".to_owned());
@@ -233,7 +233,7 @@ impl SigningKeys {
         Questions { served, parent: self.advanced.asks_parent, before_first_key: self.needs_first_key() }
     }
 
-    /// When time changes something.
+    /// The next time when the passage of time has an effect.
     pub(crate) fn next_at_unix_s(&self) -> Option<u64> {
         self.advanced.next_at_unix_s
     }

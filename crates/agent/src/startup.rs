@@ -36,9 +36,9 @@ use tokio::task::LocalSet;
 
 /// Runs the agent with the inherited state, until the supervisor exits. `state` is the state folder.
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
-    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    // The process is started through `/proc/self/exe`, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,
@@ -51,7 +51,7 @@ pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     }
 }
 
-/// Why the agent cannot run.
+/// The reason why the agent cannot run.
 enum Unable {
     /// The supervisor knows it.
     Reported,
@@ -65,7 +65,7 @@ impl From<io::Error> for Unable {
 }
 
 fn try_run(source: &ConfigSource, state: &Path) -> Result<(), Unable> {
-    // The supervisor handles those of the terminal, which reach both.
+    // The supervisor handles signals from the terminal, which reach both processes.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     let Descriptors { configuration, connections, tsig_secrets, .. } = handover::from_names()?;
@@ -94,7 +94,7 @@ fn run_with(
     let text = memfd::read(configuration, CONFIGURATION_BYTES_MAX)?;
     let invalid = |_| io::Error::other("the configuration has errors");
     let config = Config::from(AgentConfig::from(&source.parse(&text).map_err(invalid)?));
-    // As the operator, and as long as the files of the system can be read.
+    // This runs before the sandbox, while the files of the system can be read.
     let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
     let accounts = Accounts::new(config.acme.as_ref(), timeout);
     let basis = OrderBasis::new(&config);
@@ -147,7 +147,7 @@ fn run_with(
 fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
     let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);
-    // Each once, and one at a time: thousands of zones may be in one folder, or each in its own.
+    // Each folder is opened once, and one at a time: thousands of zones may be in one folder, or each in its own.
     let zone_folders: BTreeSet<PathBuf> = zone_folders.collect();
     let resolver_files = resolver_files.opened().map(File::try_clone).collect::<io::Result<Vec<File>>>()?;
     let readable_fds = resolver_files.into_iter().chain(zone_folders.iter().filter_map(|path| File::open(path).ok()));
@@ -158,7 +158,7 @@ fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io:
     sandbox::enter_as_agent(sandbox, &writable).map(drop)
 }
 
-/// The folder of a zone file, which an editor may replace by another file.
+/// A zone file's folder, which an editor may replace by another file.
 fn folder_of(zone: &Zone) -> PathBuf {
     match zone.file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),

@@ -1,4 +1,4 @@
-//! DNS servers in the process of a test.
+//! DNS servers in a test's process.
 
 use crate::blocking;
 use sanderling_config::DomainName;
@@ -59,7 +59,7 @@ pub(crate) async fn serve(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> Socke
     bound
 }
 
-/// The same over TCP. Over UDP, all replies are empty and truncated.
+/// Serves the zone over TCP. Over UDP, all replies are empty and truncated.
 pub(crate) async fn serve_over_tcp(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> SocketAddr {
     let (udp, tcp) = loop {
         let tcp = TcpListener::bind(SocketAddr::from((address, 0))).await.expect("bound");

@@ -1,6 +1,6 @@
 //! The records that a transfer has brought so far, in their order: the last ones in memory, those before in a file of
-//! the state folder, so that a server that sends without end takes space of a disk, up to the limit of the transfer.
-//! Only [`crate::zone_transfer`] uses it.
+//! the state folder, so that a server that sends without end takes space of a disk, up to the transfer's limit. Only
+//! [`crate::zone_transfer`] uses it.
 
 use crate::blocking::DISK;
 use sanderling_config::TRANSFERRED_ZONES;
@@ -10,7 +10,7 @@ use sanderling_state::{StateError, StateFolder, UnfinishedFile};
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-/// Bytes of records that are in memory. One message may bring as many again.
+/// Bytes of records that are in memory. A message may add as many bytes again.
 const MEMORY_BYTES: usize = 64 * 1024;
 /// Bytes before the owner and the data of a record: length of the owner, type, TTL, length of the data.
 const HEAD_BYTES: usize = 9;
@@ -59,16 +59,16 @@ impl TransferStage {
         };
         let (file, mut records) = DISK.run(write).await?;
         records.clear();
-        // One long message must not keep that much memory until the end.
+        // A long message must not occupy that much memory until the end.
         records.shrink_to(2 * MEMORY_BYTES);
         (self.file, self.in_memory) = (Some(file), records);
         Ok(())
     }
 
-    /// Calls `visit` with each record. The position of a record is its number, as that of a line.
+    /// Calls `visit` with each record. A record's position is its number, like a line number.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(crate) fn each_record(mut self, visit: impl FnMut(&Record<'_>)) -> io::Result<()> {
         let in_memory = &self.in_memory[..];
         match &mut self.file {

@@ -16,14 +16,15 @@ pub(crate) struct TsigSecrets {
 }
 
 impl TsigSecrets {
-    /// Takes the secrets of the keys in `files`. One that cannot be read is kept; the server process logs why.
+    /// Takes the secrets of the keys in `files`. The previous secret stays if the new one cannot be read; the server
+    /// process logs the reason.
     ///
     /// # Errors
-    /// They belong to another configuration, or are malformed. Nothing has changed.
+    /// Returns an error if the secrets belong to another configuration or are malformed. Nothing has changed then.
     pub(crate) fn update(&mut self, files: &[TsigKeyFile], secrets: OwnedFd) -> io::Result<()> {
         let secrets = tsig_secrets_from_memfd(secrets)?;
         if secrets.len() != files.len() {
-            return Err(io::Error::other("the TSIG secrets are those of another configuration"));
+            return Err(io::Error::other("the TSIG secrets belong to another configuration"));
         }
         for (file, secret) in files.iter().zip(secrets) {
             if let Ok(secret) = secret {
@@ -49,7 +50,7 @@ impl TsigSecrets {
     /// The key `name`, if one is needed.
     ///
     /// # Errors
-    /// It has no secret.
+    /// Returns an error if the key has no secret.
     pub(crate) fn find(&self, name: Option<&DomainName>) -> Result<Option<TsigKey>, String> {
         let Some(name) = name else { return Ok(None) };
         let missing = || format!("the key {name} has no secret; correct its `secret_file`");

@@ -1,10 +1,10 @@
-//! Stores what dynamic updates have made of zones, before the server process answers the clients.
+//! Stores the results of dynamic updates, before the server process answers the clients.
 //!
 //! A compromised server process can send any: only updates of zones that allow them are stored, and only well-formed
 //! ones.
 //!
 //! Two server processes may have updates stored while one replaces the other. The stored content is replaced only by
-//! content made from it: otherwise the process is told, rereads it, and applies its updates to it.
+//! content made from it: otherwise the process gets an error, rereads the content, and applies its updates to it.
 
 use crate::blocking::DISK;
 use crate::link::Link;
@@ -25,14 +25,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// Time until it is tried whether updates can be stored again.
+/// Time until the agent tests whether updates can be stored again.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// The same after several failures.
+/// The maximum after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// Updates that wait to be stored. A server process has one of each zone stored at a time.
+/// Updates that wait to be stored. A server process has at most one set of updates per zone stored at a time.
 const QUEUE_MAX: usize = 1_024;
 
-/// The task that stores one after the other.
+/// The task that stores updates one after another.
 pub(crate) struct Updates {
     queue: Sender<(UpdatesToStore, Option<OwnedFd>)>,
     link: Rc<Link>,
@@ -42,9 +42,9 @@ pub(crate) struct Updates {
 /// Updates that could not be stored.
 #[derive(Default)]
 struct Failures {
-    /// Why zones take no updates.
+    /// The reasons why zones accept no updates.
     problems: BTreeMap<String, String>,
-    /// By zone.
+    /// The problems, by zone.
     log: LimitedLog,
 }
 
@@ -65,7 +65,7 @@ impl Updates {
         self.failures.borrow().problems.clone()
     }
 
-    /// Stores `content` as `updates` says. The supervisor gets the outcome.
+    /// Stores `content` as `updates` specifies. The supervisor gets the outcome.
     pub(crate) fn store(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         // The task ends with the agent.
         if let Err(TrySendError::Full((updates, _))) = self.queue.try_send((updates, content)) {
@@ -85,7 +85,7 @@ struct StoringTask {
     link: Rc<Link>,
     failures: Rc<RefCell<Failures>>,
     changed: Rc<Notify>,
-    /// When it is tried whether something can be stored again.
+    /// The time of the next test whether updates can be stored.
     retry: Retry,
 }
 
@@ -134,7 +134,7 @@ impl StoringTask {
         self.failures.borrow_mut().log.error(zone, &message);
     }
 
-    /// Finds out whether updates can be stored again, without one.
+    /// Tests whether updates can be stored again, without an update.
     async fn try_again(&mut self) {
         let Some(zone) = self.failures.borrow().problems.keys().next().cloned() else { return self.retry.on_success() };
         let (state, apex) = (Arc::clone(&self.state), DomainName::parse(&zone));
@@ -153,7 +153,7 @@ impl StoringTask {
 /// The result of storing it, or its problem.
 ///
 /// # Errors
-/// The state folder cannot be read or written.
+/// Returns an error if the state folder cannot be read or written.
 fn store(
     state: &StateFolder,
     zone: &str,
@@ -194,7 +194,7 @@ fn replace(
         return Ok(None);
     }
     if stored == hash(content) {
-        // By an agent that was killed before it could say so.
+        // An agent that was killed before it could report may have stored it.
         return Ok(Some(StoreResult::Stored));
     }
     if stored != replaces {

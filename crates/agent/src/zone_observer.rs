@@ -1,5 +1,5 @@
-//! Queries the conditions that the state of a zone's keys waits for: the version on the name servers of the zone, and
-//! the DS records of the parent zone.
+//! Queries the conditions that the state of a zone's keys waits for: the version on the zone's name servers, and the DS
+//! records of the parent zone.
 
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
@@ -38,9 +38,9 @@ pub(crate) struct ObserverContext {
 pub(crate) struct Questions {
     /// Whether all name servers of the zone have this version, or a later one.
     pub(crate) served: Option<AwaitedVersion>,
-    /// Which DS records the parent zone has.
+    /// Whether to ask for the parent zone's DS records.
     pub(crate) parent: bool,
-    /// The same before the zone has its first key.
+    /// Whether to ask for DS records before the zone has its first key.
     pub(crate) before_first_key: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitedVersion {
     pub(crate) serial: u32,
-    /// The records of it that name servers of other signers must have.
+    /// The zone's records that name servers of other signers must have.
     pub(crate) dnskeys: DnskeyRdatas,
 }
 
@@ -66,7 +66,7 @@ struct Shared {
     observed: RefCell<Observations>,
     /// The last answer of the parent zone before the zone has its first key.
     before_first_key: RefCell<Option<Result<Vec<Ds>, String>>>,
-    /// Why something is not known: of the name servers, and of the parent zone.
+    /// The reasons why observations are missing, of the name servers and of the parent zone.
     problems: RefCell<[Option<String>; 2]>,
     /// Notified when something was observed.
     wake: Rc<Notify>,
@@ -140,8 +140,8 @@ impl ZoneObserver {
         });
     }
 
-    /// The DS records that the parent zone has before the zone has its first key, or why they are not known; `None`
-    /// until it has been asked.
+    /// The DS records that the parent zone has before the zone has its first key, or the reason why they are unknown;
+    /// `None` until the parent zone was queried.
     pub(crate) fn ds_before_first_key(&self) -> Option<Result<Vec<Ds>, String>> {
         self.shared.before_first_key.borrow().clone()
     }
@@ -151,7 +151,7 @@ impl ZoneObserver {
         self.shared.observed.take()
     }
 
-    /// Why something is not known.
+    /// The reasons why observations are missing.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.shared.problems.borrow().iter().flatten().cloned().collect()
     }
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-/// Asks as long as there is a question, less and less often while it stays the same.
+/// Asks as long as there is a question, with growing pauses while the question stays the same.
 async fn poll<T: PartialEq>(
     mut questions: watch::Receiver<Questions>,
     pause_max: Duration,
@@ -192,7 +192,7 @@ async fn poll<T: PartialEq>(
 ) {
     let mut pause = PAUSE_MIN;
     let mut asked = None;
-    // It ends with the zone.
+    // The task ends with the zone.
     while questions.wait_for(|questions| of(questions).is_some()).await.is_ok() {
         let Some(question) = of(&questions.borrow()) else { continue };
         if asked.as_ref() != Some(&question) {

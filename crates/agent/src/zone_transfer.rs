@@ -1,9 +1,9 @@
 //! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which is built as in
-//! the server process, so that a version that the server would refuse is refused here. Of IXFR, the changes are applied
-//! to the stored version.
+//! the server process, so that this process refuses every version that the server would refuse. With IXFR, the changes
+//! are applied to the stored version.
 //!
-//! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
-//! transfers that are complete, one large zone at a time is built.
+//! Memory use is bounded whatever a server sends: records go to a file as they arrive, changes have a limit, and only
+//! one large zone is built at a time.
 
 use crate::blocking::ZONES;
 use crate::clock::unix_s;
@@ -40,26 +40,26 @@ const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes of the text of a zone that are in memory until they are written.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Why a server did not provide the requested zone.
+/// The reason why a server did not provide the requested zone.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There is no connection to it, or it was lost.
     Network(io::Error),
-    /// It does not answer a question in time.
+    /// The server does not answer a question in time.
     NoAnswer,
-    /// It has not sent all of a transfer in this time.
+    /// The server has not sent the whole transfer in this time.
     TimedOut(Duration),
-    /// It has not accepted a connection in this time.
+    /// The server has not accepted a connection in this time.
     Connection(Duration),
-    /// It has sent no further message of a transfer in this time.
+    /// The server has sent no further message of a transfer in this time.
     Idle(Duration),
     /// A reply is not accepted.
     Reply(TransferError),
     /// The zone has errors; the first one.
     Zone(String),
-    /// Its changes have no form that can be stored.
+    /// The changes have a form that cannot be stored.
     Changes,
-    /// The changes are not those of the stored version.
+    /// The changes do not belong to the stored version.
     Patch(PatchError),
     /// The changes have more bytes than the stored version.
     ManyChanges(u64),
@@ -94,7 +94,7 @@ impl Failure {
                 "; add the zone there, and allow this server to transfer it (NSD: provide-xfr, BIND: allow-transfer)"
             }
             Failure::Reply(TransferError::Reply(ReplyError::Refused(NOTAUTH))) => {
-                "; add the zone there, or name another primary"
+                "; add the zone there, or specify another primary"
             }
             _ => "",
         };
@@ -183,8 +183,8 @@ pub(crate) struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: of a small zone, whose
-    /// text is soon written, and if the log would be long.
+    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: for a small zone, whose
+    /// text is written quickly, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
         let file_bytes = self.file_bytes();
         let fits = |log_bytes: u64| log_bytes + changes.len() as u64 <= file_bytes / FILE_SHARE;
@@ -200,11 +200,11 @@ impl StoredVersion {
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
-    /// The changes that led to it from the stored version, in the form of a log; empty if all of it was transferred.
+    /// The changes that led to it from the stored version, in log form; empty if the whole zone was transferred.
     pub(crate) changes: Vec<u8>,
-    /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
+    /// The zone file, not yet renamed into place; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
-    /// The ignored records of the server.
+    /// The server's ignored records.
     pub(crate) left_out: LeftOut,
 }
 
@@ -212,7 +212,7 @@ pub(crate) struct TransferredZone {
 pub(crate) struct Workspace {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) limits: Limits,
-    /// Of one large zone at a time, the records are in memory.
+    /// The records of only one large zone at a time are in memory.
     large_zones: Arc<Semaphore>,
 }
 
@@ -221,7 +221,7 @@ impl Workspace {
         Workspace { state, limits, large_zones: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The size limit of a zone, as sent and as stored: the server process reads no longer file.
+    /// A zone's size limit, as sent and as stored: the server process reads no longer file.
     fn size_limit(&self) -> SizeLimit {
         let limit = |bytes_max, key| SizeLimit { bytes_max, key };
         let own = limit(self.limits.transferred_zone_bytes_max, "transferred_zone_max");
@@ -280,7 +280,7 @@ impl TransferSource {
         let mut builder = workspace.builder(apex);
         // A large zone takes seconds, in which other zones are not to wait.
         let write = move || {
-            // Also if the task of the zone has ended meanwhile.
+            // This holds even if the zone's task has ended meanwhile.
             let _large_zone = large_zone;
             let zone = match &stored {
                 Some(stored) => build(patched(builder, &changes, stored, apex, size.bytes_max)?)?,
@@ -359,7 +359,7 @@ impl TransferSource {
 /// Bytes that the changes of one transfer may have.
 struct ChangesLimit {
     bytes: u64,
-    /// Whether the stored version has no more.
+    /// Whether the stored version has no more records.
     is_of_stored: bool,
 }
 
@@ -377,9 +377,9 @@ impl ChangesLimit {
 
 /// The received zone or changes.
 struct Received {
-    /// Its records; none with changes.
+    /// The records of the zone; none with changes.
     stage: TransferStage,
-    /// In the form of a log; empty with a zone.
+    /// The changes in log form; empty if there is a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
     left_out: LeftOut,
@@ -473,7 +473,7 @@ mod tests {
     fn refusal_has_a_remedy() {
         let refused = |rcode| Failure::from(ReplyError::Refused(rcode)).with_remedy();
         assert!(refused(5).starts_with("it answers REFUSED; add the zone there, and allow this server to transfer it"));
-        assert_eq!(refused(9), "it answers NOTAUTH; add the zone there, or name another primary");
+        assert_eq!(refused(9), "it answers NOTAUTH; add the zone there, or specify another primary");
         assert_eq!(refused(2), "it answers SERVFAIL; its log may say why");
         assert_eq!(refused(4), "it answers NOTIMP");
         assert_eq!(Failure::NoAnswer.with_remedy(), "it does not answer");

@@ -40,9 +40,9 @@ use tokio::sync::{Notify, Semaphore};
 
 /// Concurrent questions to primaries.
 const QUESTIONS_MAX: usize = 64;
-/// Time until the supervisor is asked for another connection to the keeper.
+/// Minimum time between two requests for a connection to the keeper.
 const KEEPER_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Concurrent requests to the server process to load zones; it loads them one after the other.
+/// Maximum concurrent requests to the server process to load zones; it loads them one after another.
 const HAND_OVERS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
@@ -166,7 +166,7 @@ impl Zones {
         }
     }
 
-    /// These zones are served, and no others.
+    /// Handles the list of served zones, which is complete.
     pub(crate) fn on_all_served(&mut self, zones: Option<OwnedFd>) {
         let mut zones = match zones.map(served_zones_from_memfd) {
             Some(Ok(zones)) => zones,
@@ -188,7 +188,7 @@ impl Zones {
         }
     }
 
-    /// Another version of a zone is served.
+    /// Handles that another version of a zone is served.
     pub(crate) fn on_served(&mut self, zone: &ServedZone) {
         if let Some(name) = DomainName::parse(&zone.name).ok().filter(|name| self.has_zone(name)) {
             let transfers = self.config.transfers_by_zone();
@@ -237,7 +237,7 @@ impl Zones {
             command;
         let name = DomainName::parse(zone).ok();
         let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
-            let problem = format!("this server does not sign the zone {zone}; write dnssec = true in its domain");
+            let problem = format!("this server does not sign the zone {zone}; set dnssec = true in its domain");
             return answer.fail(&format!("sanderling: {problem}"));
         };
         match command {
@@ -259,14 +259,14 @@ impl Zones {
         self.journals.store(journals, |apex| self.has_zone(apex));
     }
 
-    /// Whether the configuration or a catalog has the zone. Only the server process knows the zones of a folder.
+    /// Whether the configuration or a catalog has the zone. Only the server process knows a folder's zones.
     fn has_zone(&self, apex: &DomainName) -> bool {
         self.config.zone_folder.is_some()
             || self.configured.contains(apex)
             || self.secondary.borrow().contains_key(apex)
     }
 
-    /// Stores what dynamic updates have made of a zone.
+    /// Stores the result of a zone's dynamic updates.
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
         let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
@@ -280,7 +280,7 @@ impl Zones {
         }
     }
 
-    /// A primary says that a zone has changed.
+    /// Handles a primary's NOTIFY that a zone has changed.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let Ok(name) = DomainName::parse(&notify.name) else { return };
         if let Some(secondary) = self.secondary.borrow().get(&name) {
@@ -293,21 +293,21 @@ impl Zones {
         let secondary = self.secondary.borrow();
         let transfers = secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
-            let why = if failure_count > 0 { "they did not answer properly" } else { "refresh of the SOA" };
+            let why = if failure_count > 0 { "they did not answer correctly" } else { "SOA refresh" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
             let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
-            let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));
+            let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "SOA expire"));
             [Some(refresh), expiry].into_iter().flatten()
         });
         let signatures = self.signed.iter().filter_map(|(name, signed)| {
             let SigningReport { sign_again_at_unix_s, .. } = signed.report();
-            let (what, why) = (format!("sign zone {name} again"), "its signatures expire".to_owned());
+            let (what, why) = (format!("re-sign zone {name}"), "its signatures expire".to_owned());
             Some(ScheduledTask { at_unix_s: sign_again_at_unix_s?, what, why })
         });
         transfers.chain(signatures).collect()
     }
 
-    /// The state of the zones; `aliases` has their targets of `ALIAS`.
+    /// The zones' state; `aliases` has their targets of `ALIAS`.
     pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();
@@ -337,7 +337,7 @@ impl Zones {
     }
 }
 
-/// Makes the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
+/// Makes the supervisor reconnect the agent to the keeper when an exchange has failed, after a pause: the next exchange
 /// may fail as well.
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {

@@ -7,16 +7,17 @@ use sanderling_os::user::User;
 use std::fs;
 use std::io;
 
-/// The user that root serves as if the configuration has none: that of the packages.
+/// The default user that root serves as: the user that the packages create.
 const OWN_USER: &str = "sanderling";
-/// The user as which root serves if that one does not exist. Other services use it, and may send signals to its
-/// processes and use up its limits, so that it must own nothing.
+/// The user that root serves as if the default user does not exist. Other services run as this user, and may signal its
+/// processes and use up its limits, so it must own nothing.
 const SHARED_USER: &str = "nobody";
 
-/// The user that a process without privileges switches to: that of the configuration, else a default one for root.
+/// The user that a process without privileges switches to: the configured user, or for root a default user.
 ///
 /// # Errors
-/// The user or the group does not exist, the user is root, or there is none for root ([`shared_user_problem`]).
+/// Returns an error if the user or the group does not exist, the user is root, or no user is set for root
+/// ([`shared_user_problem`]).
 pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     let Some(account) = &config.user_and_group else { return default_user(config) };
     let group = account.group.as_deref();
@@ -24,7 +25,8 @@ pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
         Ok(user) => return Ok(Some(user)),
         Err(error) => error,
     };
-    // Numbers need not exist, so each name is looked up together with one: a wrong user does not hide a wrong group.
+    // Numeric IDs need not exist, so each name is looked up together with a number: a wrong user does not hide a wrong
+    // group.
     let errors = match group {
         None => vec![(&account.user_location, error)],
         Some(group) => {
@@ -65,8 +67,8 @@ pub fn account_id(config: &Config) -> Option<u32> {
     Some(User::lookup(name, group).ok()?.uid)
 }
 
-/// That this process is root and would serve as a user that other services use, which must own neither secrets nor a
-/// state folder. Another user serves as itself.
+/// The problem that this process is root and would serve as a user shared with other services, which must own neither
+/// secrets nor a state folder. A user other than root serves as itself.
 pub fn shared_user_problem(config: &Config) -> Option<Diagnostic> {
     shared_user_problem_of(config, User::lookup(OWN_USER, None).is_ok(), effective_uid() == 0)
 }
@@ -132,7 +134,7 @@ mod tests {
             let config = config(&text);
             let problem = shared_user_problem_of(&config, false, true).unwrap_or_else(|| panic!("{text}"));
             assert!(problem.is_error() && problem.to_string().contains("useradd --system sanderling"), "{problem}");
-            // The user that checks may be the one that serves.
+            // The user that runs `check` may be the user that the server runs as.
             assert_eq!(shared_user_problem_of(&config, false, false), None);
             assert_eq!(shared_user_problem_of(&config, true, true), None);
         }

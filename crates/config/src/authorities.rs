@@ -11,37 +11,37 @@ use zeroize::Zeroizing;
 pub struct Acme {
     /// Where an authority reaches the operator: `mailto:` URLs.
     pub contacts: Vec<String>,
-    /// The authorities, of which the next one is tried when one has failed several times.
+    /// The authorities; after several failures of one, the next is tried.
     pub authorities: Vec<Authority>,
 }
 
 /// A certificate authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// Its name in messages: that of the configuration, or the host of its directory.
+    /// Its name in messages: the configured name, or the host of its directory.
     pub name: String,
     /// The URL of its directory (RFC 8555 §7.1.1).
     pub directory: String,
-    /// The file with the root that signs the certificate of its own server; `None` for those of the system.
+    /// The file with the root that signs the certificate of the authority's own server; `None` for the system's roots.
     pub root: Option<PathBuf>,
-    /// The profile of its certificates; `None` for its default.
+    /// The profile of the certificates; `None` for the authority's default.
     pub profile: Option<String>,
-    /// Its name in CAA records (RFC 8659 §4.2), if it is known.
+    /// The authority's name in CAA records (RFC 8659 §4.2), if known.
     pub caa: Option<String>,
-    /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
+    /// The operator's account at the authority, which this server's account is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
 /// An account that an operator has with an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// The identifier of the key, as the authority gives it.
+    /// The key's identifier, as the authority gives it.
     pub id: String,
     /// The file with the key, relative to the working directory or absolute.
     pub key_file: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -49,7 +49,7 @@ impl ExternalAccount {
     /// Reads the key.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let read = read_secret_file("key of the external account", "text", &self.key_file).and_then(|content| {
             let text = content.trim_ascii().strip_suffix(b"=").unwrap_or(content.trim_ascii());
@@ -63,7 +63,7 @@ impl ExternalAccount {
         read.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 
-    /// Why the key is not secret.
+    /// The reason why the key is not secret.
     pub fn mode_problem(&self) -> Option<Diagnostic> {
         let problem = check_key_mode("key of the external account", &self.key_file).err()?;
         Some(Diagnostic::warning(self.location.clone(), problem))
@@ -132,7 +132,7 @@ impl Authority {
         })
     }
 
-    /// Why the file with the root cannot be used.
+    /// The reason why the file with the root cannot be used.
     pub fn root_problem(&self) -> Option<Diagnostic> {
         let path = self.root.as_ref()?;
         let problem = match read_secret_file("root certificate", "PEM", path) {
@@ -151,7 +151,7 @@ impl Authority {
         KNOWN.iter().any(|known| known.directory == self.directory && known.needs_external_account)
     }
 
-    /// Their names.
+    /// The names of the known authorities.
     pub(super) fn known_names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|known| known.name)
     }
@@ -160,7 +160,7 @@ impl Authority {
     pub(super) fn host_of(directory: &str) -> Option<&str> {
         let host = directory.strip_prefix("https://")?.split('/').next()?;
         let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        // A colon in brackets is one of an IPv6 address.
+        // A colon in brackets belongs to an IPv6 address.
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.contains(']') => (name, Some(port)),
             _ => (host, None),

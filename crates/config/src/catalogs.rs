@@ -13,40 +13,40 @@ use std::path::Path;
 /// A catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
-    /// The name of its zone.
+    /// The name of the catalog zone.
     pub apex: DomainName,
     /// The role of this server for it.
     pub role: CatalogRole,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
 /// The role of a server for a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRole {
-    /// It transfers the catalog, and the zones in it.
+    /// The server transfers the catalog, and the zones in it.
     Consumer {
-        /// The servers that have the catalog, and the zones in it. There is one at least.
+        /// The servers that have the catalog, and the zones in it. There is at least one.
         primaries: Vec<Primary>,
-        /// The servers that have the zones of a group instead.
+        /// The primaries of each group's zones, instead of the catalog's primaries.
         groups: Vec<(String, Vec<Primary>)>,
         /// The names that its zones have, or are below; `None` for any that is not near a zone of the configuration.
         members_below: Option<Vec<DomainName>>,
     },
-    /// It lists its own zones in the catalog.
+    /// The server lists its own zones in the catalog.
     Producer {
-        /// The servers that transfer the catalog, and the zones in it. There is one at least.
+        /// The servers that transfer the catalog, and the zones in it. There is at least one.
         secondaries: Vec<Secondary>,
-        /// The zones of each group, which the catalog says of them (RFC 9432 §4.3.2).
+        /// The zones of each group, which the catalog assigns to them (RFC 9432 §4.3.2).
         groups: Vec<(String, Vec<DomainName>)>,
     },
 }
 
-/// The zones that this server has by its configuration, to be told from names near them.
+/// The zones that the configuration defines, to distinguish them from names near them.
 #[derive(Debug, Default)]
 pub struct OwnZones {
     zones: HashSet<String>,
-    /// The names above zones, each with one of these.
+    /// The names above the zones, each with a zone below it.
     above: HashMap<String, String>,
 }
 
@@ -63,12 +63,12 @@ impl OwnZones {
         own
     }
 
-    /// Whether `name` is one of them.
+    /// Whether `name` is one of these zones.
     pub fn has(&self, name: &DomainName) -> bool {
         self.zones.contains(name.as_str())
     }
 
-    /// The zone that `name` is below, or else one that it is above.
+    /// The zone above `name`, or else a zone below it.
     fn near(&self, name: &DomainName) -> Option<MemberRefusal> {
         let above = names_above(name).find_map(|above| self.zones.get(above));
         let below = || self.above.get(name.as_str()).map(|zone| MemberRefusal::AboveOwn(zone.clone()));
@@ -83,16 +83,16 @@ fn names_above(name: &DomainName) -> impl Iterator<Item = &str> {
     parents.skip(1).chain((!is_root).then_some(".")).filter(|name| !name.is_empty())
 }
 
-/// Why a zone that a catalog lists is not taken from it.
+/// The reason why a zone that a catalog lists is not taken from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberRefusal {
-    /// It is the root, and `members_below` does not have it.
+    /// The member is the root, and `members_below` does not contain the root.
     Root,
-    /// It is below none of the names in `members_below`.
+    /// The member is below none of the names in `members_below`.
     Outside,
-    /// It is below this zone of the configuration, whose names it would take.
+    /// The member is below this configured zone, whose names it would take.
     BelowOwn(String),
-    /// It is above this zone of the configuration.
+    /// The member is above this configured zone.
     AboveOwn(String),
 }
 
@@ -108,12 +108,13 @@ impl fmt::Display for MemberRefusal {
     }
 }
 
-/// The file with the zones that catalogs have brought, below the state folder. No zone has a file of this name.
+/// The file that lists the members of catalogs, below the state folder. No zone has a file of this name.
 pub const CATALOG_MEMBERS: &str = "zones/members";
-/// Bytes of that file: those of a million zones.
+/// Maximum size of that file: enough for a million zones.
 const CATALOG_MEMBERS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// The content of [`CATALOG_MEMBERS`] in the state folder. The agent writes it: it may be of any length, or no file.
+/// The content of [`CATALOG_MEMBERS`] in the state folder. The agent writes this file, so it may have any length, or
+/// not be a regular file.
 pub fn read_catalog_members(state: &Path) -> io::Result<Vec<u8>> {
     let path = state.join(CATALOG_MEMBERS);
     let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidFilename)?;
@@ -152,8 +153,8 @@ impl Catalog {
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
     }
 
-    /// Why this server does not accept `zone` from the catalog, other than having a zone of this name; `None` if it
-    /// does.
+    /// The reason why this server does not accept `zone` from the catalog, other than having a zone of this name;
+    /// `None` if it does.
     pub fn refusal(&self, zone: &DomainName, own: &OwnZones) -> Option<MemberRefusal> {
         let CatalogRole::Consumer { members_below, .. } = &self.role else { return None };
         match members_below {
@@ -167,8 +168,8 @@ impl Catalog {
         }
     }
 
-    /// Whether this server lists a zone with these transfers in the catalog: all that the catalog is for may transfer
-    /// it.
+    /// Whether this server lists a zone with these transfers in the catalog: all servers that transfer the catalog may
+    /// transfer the zone.
     pub fn lists(&self, transfers: &ZoneTransfers) -> bool {
         match &self.role {
             CatalogRole::Producer { secondaries, .. } => {

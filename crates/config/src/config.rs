@@ -46,23 +46,23 @@ pub struct Config {
     pub worker_count: usize,
     /// Sockets of each address.
     pub sockets_per_address: SocketsPerAddress,
-    /// The account of the server process; `None` keeps the user that started the program.
+    /// The server process's account; `None` keeps the user that started the program.
     pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
     /// The process that holds the private keys of `certificates`.
     pub keys: KeyPlace,
-    /// The path of the control socket, if the file has one.
+    /// The path of the control socket, if the file sets one.
     pub control: Option<PathBuf>,
-    /// Its position in the file.
+    /// The key's position in the file, for messages.
     pub control_location: Option<ValueLocation>,
-    /// The folder with what outlives the processes, if the file has one.
+    /// The state folder, whose content outlives the processes, if the file sets one.
     pub state: Option<PathBuf>,
-    /// Its position in the file.
+    /// The key's position in the file, for messages.
     pub state_location: Option<ValueLocation>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
-    /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
+    /// Whether these addresses also accept HTTP/2, from clients that begin with it.
     pub http2: bool,
     /// Addresses of HTTPS; with port 0 the kernel chooses.
     pub https_listen: Vec<SocketAddr>,
@@ -96,19 +96,19 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
     pub acme: Option<Acme>,
-    /// The derived records of each domain, in the order of the file.
+    /// Each domain's derived records, in the order of the file.
     pub derived: Vec<DerivedRecords>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
     pub refuses_unknown_names: bool,
-    /// Whether the server makes a certificate for `localhost`; then there is no other one.
+    /// Whether the server makes a certificate for `localhost`, which is then the only one.
     pub has_self_signed_certificate: bool,
     /// The parts of DNS replies other than records.
     pub replies: DnsReplies,
-    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
+    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without resolvers, no zone may have
     /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
-    /// Whether this network has no resolvers, as an empty list says: the agent queries none.
+    /// Whether the list is empty, which means that this network has no resolvers: the agent queries none.
     pub has_no_resolvers: bool,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
@@ -128,7 +128,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Nothing to serve.
+/// A configuration with nothing to serve.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -179,7 +179,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Where the lines of a log go; `None` if there is no such log.
+    /// The target of a log's lines; `None` if there is no such log.
     pub fn log_output(&self, kind: LogKind) -> Option<&LogOutput> {
         match kind {
             LogKind::Access => self.access_log.as_ref().map(|log| &log.output),
@@ -188,20 +188,20 @@ impl Config {
         }
     }
 
-    /// Why a server cannot create its control socket at the path that the file has.
+    /// The reason why a server cannot create its control socket at the configured path.
     pub fn control_problem(&self) -> Option<Diagnostic> {
         let problem = check_control_path(self.control.as_deref()?).err()?;
         Some(Diagnostic::error(self.control_location.clone()?, problem))
     }
 
-    /// Why the agent cannot use the state folder that the file names, which this process asks as the user of the agent.
+    /// The reason why the agent cannot use the configured state folder; this process checks it as the agent's user.
     pub fn state_problem(&self) -> Option<Diagnostic> {
         let problem = check_state_folder(self.state.as_deref().filter(|_| self.needs_agent())?).err()?;
         Some(Diagnostic::error(self.state_location.clone()?, problem))
     }
 
-    /// The directories and zone files that do not exist or are of the wrong kind. They make their own site or zone
-    /// unavailable, and no other one.
+    /// The directories and zone files that do not exist or are of the wrong kind. Each makes its own site or zone
+    /// unavailable, and no other.
     pub fn path_problems(&self) -> Vec<Diagnostic> {
         let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
         let link_targets = self.sites.iter().flat_map(Site::link_target_problems);
@@ -238,12 +238,12 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.rules.note())
     }
 
-    /// Whether there is a site of this domain; `None` for that of `serve FOLDER`.
+    /// Whether this domain has a site; `None` is the site of `serve FOLDER`.
     pub fn has_site(&self, domain: Option<&str>) -> bool {
         self.sites.iter().any(|site| site.hosts.first().map(DomainName::as_str) == domain)
     }
 
-    /// Whether there are certificates.
+    /// Whether the configuration has certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate
     }
@@ -277,7 +277,7 @@ impl Config {
         Some(names)
     }
 
-    /// That certificates are not used, since no listener speaks TLS: one warning for each.
+    /// A warning for each certificate that is unused because no listener speaks TLS.
     pub fn unused_certificates(&self) -> impl Iterator<Item = Diagnostic> {
         let is_bound = |service: &Service| !self.listen(*service).is_empty();
         let has_listener = Service::ALL.iter().filter(|service| service.is_encrypted()).any(is_bound);
@@ -305,7 +305,7 @@ impl Config {
         !self.zones.is_empty() || self.has_transferred_zones() || self.zone_folder.is_some()
     }
 
-    /// The transfers of each zone.
+    /// The transfer rules of each zone.
     pub fn transfers_by_zone(&self) -> TransfersByZone<'_> {
         TransfersByZone::new(&self.transfers, &self.zone_transfers)
     }
@@ -344,7 +344,7 @@ impl Config {
             || self.has_zones() && (self.has_secondaries() || self.resolves_aliases())
     }
 
-    /// How the zone `apex` is signed; `None` if it is not.
+    /// The signing of the zone `apex`; `None` if it is unsigned.
     pub fn signed_zone(&self, apex: &DomainName) -> Option<&SignedZone> {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
     }
@@ -369,8 +369,8 @@ impl Config {
         self.replies.cookies && self.has_zones()
     }
 
-    /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be
-    /// read.
+    /// Whether a server process holds secrets from the operator's files, or a private key: its memory must not be
+    /// readable.
     pub fn has_secrets(&self) -> bool {
         self.has_tls()
             || self.replies.cookie_secret_file.is_some()
@@ -378,7 +378,7 @@ impl Config {
             || self.users_directories().next().is_some()
     }
 
-    /// The directories of the user files.
+    /// The user files' directories.
     pub fn users_directories(&self) -> impl Iterator<Item = PathBuf> {
         let rules = self.sites.iter().flat_map(|site| &site.options.rules.auth);
         rules.map(|rule| match rule.users_file.parent() {
@@ -398,7 +398,7 @@ impl Config {
         }
     }
 
-    /// Gives each service with content an address, unless it has one, and no other service any.
+    /// Gives a default address to each service with content that has none, and removes the addresses of other services.
     pub(super) fn set_default_addresses(&mut self) {
         let has_zones = self.has_zones();
         for (listen, default, has_content) in [
@@ -416,7 +416,7 @@ impl Config {
     /// The number of sockets of each address.
     pub fn socket_count(&self) -> usize {
         match self.sockets_per_address {
-            // A worker without its own socket shares that of another worker.
+            // A worker without its own socket shares another worker's socket.
             SocketsPerAddress::Auto => processor_count().max(self.worker_count),
             SocketsPerAddress::Exactly(count) => count,
         }
@@ -426,7 +426,7 @@ impl Config {
 /// The process that holds the private keys of certificates, and signs handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// One that does nothing else, and has no network.
+    /// A separate process, which only signs and has no network access.
     Keeper,
     /// The server process.
     InProcess,
@@ -437,21 +437,21 @@ pub enum KeyPlace {
 pub enum SocketsPerAddress {
     /// The number of processors or of workers, whichever is larger.
     Auto,
-    /// This number, 1 to 1024.
+    /// A fixed number, 1 to 1024.
     Exactly(usize),
 }
 
 /// The section for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// The addresses of the listener; none if there is none.
+    /// The listener's addresses; none if there is none.
     pub listen: Vec<SocketAddr>,
-    /// Their position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
 impl Metrics {
-    /// The addresses that other networks may reach, which has no use: everyone could read the metrics.
+    /// The addresses that other networks may reach: a mistake, since everyone could read the metrics.
     pub fn risks(&self) -> impl Iterator<Item = Diagnostic> {
         self.listen.iter().filter(|address| !is_private(address.ip())).map(|address| {
             let message = format!("everyone that can reach {address} can read the metrics");
@@ -482,7 +482,7 @@ pub struct UserAndGroup {
     pub group: Option<String>,
     /// The location of `user` in the configuration.
     pub user_location: ValueLocation,
-    /// The location of `group`; that of `user` if there is no group.
+    /// The location of `group`, or of `user` if there is no group.
     pub group_location: ValueLocation,
 }
 
@@ -491,7 +491,7 @@ pub struct UserAndGroup {
 pub struct DnsReplies {
     /// The name of this server (RFC 5001, RFC 4892); empty for none.
     pub nsid: String,
-    /// The text for `version.server` and `version.bind`; empty for none.
+    /// The answer for `version.server` and `version.bind`; empty for none.
     pub version: String,
     /// Whether clients that send a cookie get one (RFC 7873).
     pub cookies: bool,
@@ -522,9 +522,9 @@ impl Default for DnsReplies {
 /// A resolver that the agent asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolver {
-    /// Those that `/etc/resolv.conf` names.
+    /// The resolvers in `/etc/resolv.conf`.
     System,
-    /// The one at this address.
+    /// The resolver at this address.
     At(SocketAddr),
 }
 
@@ -540,16 +540,16 @@ pub struct RateLimit {
 /// Proxies in front of the server, and how they name the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedProxies {
-    /// Their networks: an address, and the bits of its prefix. Not empty.
+    /// The proxies' networks: an address, and the bits of its prefix. Not empty.
     pub networks: Vec<(IpAddr, u8)>,
-    /// How they name the client.
+    /// How the proxies name the client.
     pub client_from: ClientFrom,
     /// The position of the networks in the configuration.
     pub location: ValueLocation,
 }
 
 impl TrustedProxies {
-    /// That every address is one of a trusted proxy.
+    /// A warning that every address counts as a trusted proxy.
     pub fn risk(&self) -> Option<Diagnostic> {
         let all = self.networks.iter().find(|(_, prefix_bits)| *prefix_bits == 0)?;
         let message = format!(
@@ -566,49 +566,48 @@ impl TrustedProxies {
 pub struct CookieSecretFile {
     /// The path, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
 impl CookieSecretFile {
-    /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
+    /// Reads the secret for new cookies, and the second secret with which cookies are valid, if any.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read(&self) -> Result<(CookieSecret, Option<CookieSecret>), Diagnostic> {
         read_cookie_secrets(&self.path).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 
-    /// Why the secrets are not secret.
+    /// The reason why the secrets are not secret.
     pub fn mode_problem(&self) -> Option<Diagnostic> {
         let problem = check_key_mode("cookie secret file", &self.path).err()?;
         Some(Diagnostic::warning(self.location.clone(), problem))
     }
 }
 
-/// The content of a file that may have a private key. It is erased when it is dropped.
+/// The content of a file that may have a private key. The content is erased when it is dropped.
 pub type SecretContent = Zeroizing<Vec<u8>>;
 
-/// The part of the lifetime before its end in which a certificate that the server requests is renewed, whatever its
-/// authority suggests.
+/// The last part of a certificate's lifetime, in which the server renews it whatever its authority suggests.
 pub const LATEST_RENEWAL_PART: u64 = 6;
 
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
-    /// The certificates of the first domain are also used for a name without one.
+    /// The first domain's certificates are also used for a name without one.
     pub names: Vec<DomainName>,
-    /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
-    /// to that.
+    /// Whether the server requests it. After it is issued, its files are in the state folder, and their paths are
+    /// relative to that folder.
     pub is_automatic: bool,
-    /// The certificates as PEM, that of the server first.
+    /// The certificates as PEM, the server certificate first.
     pub chain: PathBuf,
     /// The private key as PEM.
     pub key: PathBuf,
-    /// The command that is run when another one was issued, and its arguments; empty for none.
+    /// The command that runs after a certificate is issued, and its arguments; empty for none.
     pub on_renew: Vec<String>,
-    /// Their position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -616,13 +615,13 @@ impl CertificateFiles {
     /// Reads the chain and the key.
     ///
     /// # Errors
-    /// The unreadable file, and the remedy.
+    /// Returns the unreadable file, and the remedy.
     pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))
     }
 
-    /// Why the private key is not private, in which of the files it may be.
+    /// The reason why the private key is not private, in whichever of the files it is.
     pub fn key_problems(&self) -> impl Iterator<Item = Diagnostic> {
         let other = (self.key != self.chain).then_some(&self.key);
         [&self.chain].into_iter().chain(other).filter_map(|path| {
@@ -638,7 +637,8 @@ impl CertificateFiles {
 pub enum DefaultSite {
     /// There is no site.
     None,
-    /// The site answers if the Host is an IP address or `localhost`, so that no other name is answered by accident.
+    /// The site answers if the Host is an IP address or `localhost`, so that it does not answer for other names by
+    /// accident.
     Addresses(usize),
     /// The site answers every Host.
     EveryHost(usize),
@@ -646,7 +646,7 @@ pub enum DefaultSite {
 
 /// The number of processors that this process may use; 1 if it is unknown.
 pub fn processor_count() -> usize {
-    // Asked once: in the sandbox the answer would be another one.
+    // The number is read once: in the sandbox, it would differ.
     static COUNT: OnceLock<usize> = OnceLock::new();
     let max = usize::try_from(WORKER_COUNT_MAX).unwrap_or(usize::MAX);
     *COUNT.get_or_init(|| available_parallelism().map_or(1, NonZeroUsize::get).min(max))

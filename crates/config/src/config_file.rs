@@ -34,11 +34,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are
+/// Checks `content`, the text of the file at `path` and of the files that it includes; relative paths in all files are
 /// relative to the directory of `path`.
 ///
 /// # Errors
-/// All problems, in the order of the files.
+/// Returns all problems, in file order.
 pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
     let files = config_text::split(path, content);
     let mut reader = ConfigReader::new(&files);
@@ -56,7 +56,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     Err(reader.into_diagnostics())
 }
 
-/// The text of all files one after the other; `None` if one of them is not complete in itself.
+/// The text of all files one after another; `None` if a file is not complete by itself.
 fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;
@@ -85,7 +85,7 @@ fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> O
 /// Reads a section.
 type ReadSection<B> = fn(&mut B, Entry<'_, '_>);
 
-/// Builds the configuration from the sections of the file.
+/// Builds the configuration from the file's sections.
 struct ConfigBuilder<'e, 'a> {
     reader: &'e mut ConfigReader<'a>,
     directory: &'e Path,
@@ -114,7 +114,7 @@ struct ConfigBuilder<'e, 'a> {
     transfer_uses: Vec<(usize, DomainName)>,
     /// The domains with `update`, with their offsets.
     update_uses: Vec<(usize, DomainName)>,
-    /// The offsets of the catalogs, in their order.
+    /// The catalogs' offsets, in their order.
     catalog_uses: Vec<usize>,
     /// The offset of each `derive`, with its index in the configuration.
     derive_uses: Vec<(usize, usize)>,
@@ -151,7 +151,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_top(&mut self, root: &DeTable<'_>) {
         let keys = self.reader.top(root);
         let sections: [(&str, ReadSection<Self>); 10] = [
-            // Domains are read with their limits, and with a certificate by default if this is how they get one.
+            // Domains are read with their limits, and get an automatic certificate by default if one is possible.
             ("limits", Self::read_limits),
             ("certificates", Self::read_certificates_section),
             ("http", Self::read_http),
@@ -359,7 +359,7 @@ impl ConfigBuilder<'_, '_> {
     /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content. With
     /// routes it may have the keys that do not concern files.
     fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
-        /// The keys that a domain without a site may have.
+        /// The keys allowed in a domain without a site.
         const OTHERS: [&str; 10] = [
             "zone",
             "dnssec",
@@ -391,14 +391,14 @@ impl ConfigBuilder<'_, '_> {
         let is_of_site = |entry: &&Entry<'_, '_>| !OTHERS.contains(&entry.key) && !others.contains(&entry.key);
         if let Some(entry) = keys.entries.iter().find(is_of_site) {
             self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
-        // An unknown key is probably the missing one, misspelt.
+        // An unknown key is probably the missing key, misspelt.
         } else if !has_content && !keys.has_unknown {
             let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
             self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
         }
     }
 
-    /// Notes that the section at `offset` defines the zone `name`.
+    /// Records that the section at `offset` defines the zone `name`.
     fn add_apex(&mut self, name: &DomainName, offset: usize) {
         if let Some(earlier) = self.apexes.insert(name.clone(), offset) {
             self.error_of_two(offset, format!("the zone {name} is defined twice"), earlier);
@@ -484,7 +484,7 @@ impl ConfigBuilder<'_, '_> {
         hosts
     }
 
-    /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
+    /// Adds `host` to the site that is about to be added, unless another site has it or it cannot be a host.
     fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
         if !host.can_be_host() {
             let message = format!("{host} cannot have a site: no URL contains such a name");
@@ -505,13 +505,13 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The item at `offset` is also at `earlier`.
+    /// Reports that the item at `offset` is a duplicate of the item at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
         let other = self.reader.line_beside(earlier, offset);
         self.error(offset, message, format!("remove one of the two; the other is {other}"));
     }
 
-    /// The path of `entry`, relative to the directory of the file, and its location.
+    /// The path of `entry`, relative to the file's directory, and its location.
     fn read_path(&mut self, entry: Option<Entry<'_, '_>>) -> Option<(PathBuf, ValueLocation)> {
         let entry = entry?;
         let (offset, text) = self.reader.string(entry)?;
@@ -563,8 +563,8 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are
-    /// then the probable cause.
+    /// Reports listeners without content, and a file without domains, unless other problems in the file are the
+    /// probable cause.
     fn check_completeness(&mut self) {
         if self.reader.has_problems() {
             return;
@@ -617,11 +617,11 @@ fn is_media_type(text: &str) -> bool {
 }
 
 /// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key`
-/// is the section of a domain.
+/// is a domain's section.
 fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;
-    // A key with a dot is a name in quotes, and one with keys of a domain is a domain: a table in it is an unknown key.
+    // A key with a dot is a quoted name, and a table with domain keys is a domain: a table in it is an unknown key.
     if key.contains('.') || entries(table, "").iter().any(|entry| Section::Domain.key(entry.key).is_some()) {
         return None;
     }

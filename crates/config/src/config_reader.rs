@@ -28,7 +28,7 @@ pub(super) fn entries<'n, 't>(table: &'n DeTable<'t>, example: &'n str) -> Vec<E
 /// A key of a table with its value.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'n, 't> {
-    /// The position of the key, in bytes from the start of the file.
+    /// The key's position, in bytes from the start of the file.
     pub(super) offset: usize,
     pub(super) key: &'n str,
     pub(super) value: &'n Node<'t>,
@@ -37,7 +37,7 @@ pub(super) struct Entry<'n, 't> {
 }
 
 impl<'n, 't> Entry<'n, 't> {
-    /// The same entry with another example.
+    /// This entry with another example.
     pub(super) fn with_example<'e>(self, example: &'e str) -> Entry<'e, 't>
     where
         'n: 'e,
@@ -45,18 +45,18 @@ impl<'n, 't> Entry<'n, 't> {
         Entry { example, ..self }
     }
 
-    /// The entry of `item`, one of the list that is its value.
+    /// The entry of `item`, an element of the list in its value.
     pub(super) fn item(self, item: &'n Node<'t>) -> Entry<'n, 't> {
         Entry { value: item, ..self }
     }
 }
 
-/// The entries of a table whose keys are those of a section.
+/// The entries of a table that has a section's keys.
 pub(super) struct Keys<'n, 't> {
     section: Section,
     /// In the order of the file.
     pub(super) entries: Vec<Entry<'n, 't>>,
-    /// Whether it has others, which were reported.
+    /// Whether the table has unknown keys, which were reported.
     pub(super) has_unknown: bool,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct ConfigReader<'a> {
 /// A file of the text.
 struct File<'a> {
     path: &'a Path,
-    /// Where its lines start, in bytes from the start of the whole text.
+    /// The offsets of its lines, in bytes from the start of the whole text.
     line_starts: Vec<usize>,
 }
 
 impl<'a> ConfigReader<'a> {
-    /// A reader without problems yet, of a text that is composed of those of `files`.
+    /// A reader for the combined text of `files`, without problems yet.
     pub(super) fn new(files: &'a [(PathBuf, &[u8])]) -> ConfigReader<'a> {
         let mut start = 0;
         let of_file = |(path, text): &'a (PathBuf, &[u8])| {
@@ -103,7 +103,7 @@ impl<'a> ConfigReader<'a> {
         Location::Position { file: PathBuf::from(self.file(offset).path), line, column }.into()
     }
 
-    /// The line of `offset`, for a message at `beside`: `on line 7`, or with the file if that is another one.
+    /// The line of `offset`, for a message at `beside`: `on line 7`, with the file name if the file differs.
     pub(super) fn line_beside(&self, offset: usize, beside: usize) -> String {
         let (line, _) = self.line_and_column(offset);
         let path = self.file(offset).path;
@@ -115,7 +115,7 @@ impl<'a> ConfigReader<'a> {
         &self.files[self.files.partition_point(|file| file.line_starts[0] <= offset) - 1]
     }
 
-    /// Both from 1.
+    /// Line and column count from 1.
     fn line_and_column(&self, offset: usize) -> (u32, u32) {
         let line_starts = &self.file(offset).line_starts;
         // The first line starts with the file, so at least one start is not after the offset.
@@ -133,7 +133,7 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// The number of problems so far. What follows from a problem of a table is not reported as well.
+    /// The number of problems so far. Consequences of a problem in a table are not reported separately.
     pub(super) fn problem_count(&self) -> usize {
         self.diagnostics.len()
     }
@@ -188,7 +188,7 @@ impl<'a> ConfigReader<'a> {
         self.keys_of(root, Section::Top, "")
     }
 
-    /// The table of `entry`, whose keys are those of `section`; others are reported.
+    /// The table of `entry`, with the keys of `section`; other keys are reported.
     pub(super) fn keys<'n, 't>(&mut self, entry: Entry<'n, 't>, section: Section) -> Option<Keys<'n, 't>> {
         let table = self.table(entry)?;
         Some(self.keys_of(table, section, entry.key))
@@ -258,7 +258,7 @@ impl<'a> ConfigReader<'a> {
         self.number(keys.get(name)?, min, max, "")
     }
 
-    /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
+    /// The number of `entry`, from `min` to `max`; `or` names other permitted values.
     pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
             self.wrong_type(entry, entry.value, "an integer", &format!("{}{or}", entry.example));
@@ -325,7 +325,7 @@ fn syntax_problem(message: &str, text: &str) -> Problem {
         _ => message,
     };
     let message = match message {
-        // The parser means the empty string between `=` and the end of the line.
+        // The parser refers to the empty string between `=` and the end of the line.
         "string values must be quoted" if text.is_empty() => "key with no value",
         message => message,
     };

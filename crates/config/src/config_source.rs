@@ -14,7 +14,7 @@ pub const CONFIG_VARIABLE: &str = "SANDERLING_CONFIG";
 /// The default configuration files; the first that exists is used.
 const DEFAULT_FILES: [&str; 2] = ["sanderling.toml", "/etc/sanderling/sanderling.toml"];
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// A configuration file.
@@ -27,7 +27,7 @@ impl ConfigSource {
     /// Reads and checks the whole configuration.
     ///
     /// # Errors
-    /// All problems, in the order of the file.
+    /// Returns all problems, in file order.
     pub fn load(&self) -> Result<Config, Vec<Diagnostic>> {
         self.parse(&self.read()?)
     }
@@ -35,7 +35,7 @@ impl ConfigSource {
     /// The text of the file and of those that it includes, in a form for [`ConfigSource::parse`]; empty for arguments.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Returns the reason why the files cannot be read.
     pub fn read(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_text::read(path),
@@ -46,7 +46,7 @@ impl ConfigSource {
     /// The text of the file alone; empty for arguments.
     ///
     /// # Errors
-    /// Why the file cannot be read.
+    /// Returns the reason why the file cannot be read.
     pub fn read_main(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_text::read_main(path),
@@ -57,7 +57,7 @@ impl ConfigSource {
     /// Checks `text`, which was read from this source.
     ///
     /// # Errors
-    /// All problems, in the order of the file.
+    /// Returns all problems, in file order.
     pub fn parse(&self, text: &[u8]) -> Result<Config, Vec<Diagnostic>> {
         match self {
             ConfigSource::File(path) => config_file::parse(path, text),
@@ -74,7 +74,7 @@ impl ConfigSource {
     }
 }
 
-/// Where to look for a configuration file that no argument names.
+/// The places to look for a configuration file if no argument names one.
 #[derive(Clone, Debug)]
 pub struct SearchPaths {
     from_environment: Option<PathBuf>,
@@ -87,7 +87,7 @@ impl SearchPaths {
         SearchPaths { from_environment, defaults }
     }
 
-    /// The search paths of this process.
+    /// This process's search paths.
     pub fn from_env() -> SearchPaths {
         let from_environment = env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         SearchPaths::new(from_environment, DEFAULT_FILES.map(PathBuf::from).to_vec())
@@ -95,7 +95,7 @@ impl SearchPaths {
 
     /// The file that the environment names, else the first default file that exists.
     ///
-    /// The file that the environment names need not exist: reading it then reports that.
+    /// The file that the environment names need not exist: a missing file is reported when it is read.
     pub fn find(&self) -> Option<PathBuf> {
         let default = || self.defaults.iter().find(|path| may_exist(path)).cloned();
         self.from_environment.clone().or_else(default)
@@ -107,8 +107,8 @@ impl SearchPaths {
     }
 }
 
-/// Whether `path` exists or cannot be reached. With the next file instead the server would use another configuration
-/// than the operator expects.
+/// Whether `path` exists or cannot be reached. With the next file, the server would use another configuration than the
+/// operator expects.
 fn may_exist(path: &Path) -> bool {
     !matches!(path.try_exists(), Ok(false))
 }

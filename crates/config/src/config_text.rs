@@ -1,7 +1,7 @@
-//! The text of the configuration: that of its file, and those of the files that it includes.
+//! The configuration text: its file, and the files that it includes.
 //!
-//! One process reads it and passes it on to others, so that all of them have the same. Between the texts of two files
-//! is a NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
+//! One process reads the text and passes it on to others, so that all have the same text. Between the texts of two
+//! files is a NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
 
 use crate::config_reader::{ConfigReader, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -12,14 +12,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// Bytes of all files together, at most: tens of thousands of domains.
+/// Maximum size of all files together: tens of thousands of domains.
 pub(super) const BYTES_MAX: u64 = 16 * 1024 * 1024;
 const EXAMPLE: &str = "include = [\"sites/*.toml\"]";
 
 /// Reads the file at `path` alone.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// Returns the reason why the file cannot be read.
 pub(super) fn read_main(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
     read_file(path, BYTES_MAX).map_err(|unreadable| {
         let problem = match unreadable {
@@ -50,7 +50,7 @@ pub(super) fn read_main(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
 /// Reads the file at `path`, and those that it includes.
 ///
 /// # Errors
-/// Why they cannot be read.
+/// Returns the reason why the files cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
     let mut all = read_main(path)?;
     let main = String::from_utf8_lossy(&all).into_owned();
@@ -136,7 +136,7 @@ enum Unreadable {
 
 fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     let mut content = Vec::new();
-    // Without blocking: a FIFO at the path of the file would block a reload forever.
+    // Without blocking: a FIFO at the file's path would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path).map_err(Unreadable::Io)?;
     if !file.metadata().map_err(Unreadable::Io)?.is_file() {
         return Err(Unreadable::NotAFile);

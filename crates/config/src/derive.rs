@@ -1,4 +1,4 @@
-//! Records that follow the server: which ones are added to the zones for the names of each domain.
+//! Records that follow the server, and are added to the zones for each domain's names.
 
 use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
@@ -21,14 +21,15 @@ pub enum DerivedKind {
     Tlsa,
     /// The addresses of the listeners of HTTP and HTTPS.
     Addresses,
-    /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
+    /// The record that announces a policy for mail servers and its version (RFC 8461 §3.1).
     MtaSts,
-    /// The addresses of the host that serves the policy. It comes with the previous one, and cannot be chosen.
+    /// The addresses of the host that serves the policy. This kind comes with `MtaSts`, and cannot be chosen.
     MtaStsHost,
-    /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
-    Alias,
-    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not
+    /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. This kind cannot be
     /// chosen.
+    Alias,
+    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. This kind cannot
+    /// be chosen.
     Challenge,
 }
 
@@ -37,7 +38,7 @@ impl DerivedKind {
     pub const ALL: [DerivedKind; 5] =
         [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa, DerivedKind::Addresses, DerivedKind::MtaSts];
 
-    /// Its name in `derive`.
+    /// The name of the kind in `derive`.
     pub fn name(self) -> &'static str {
         match self {
             DerivedKind::Https => "https",
@@ -57,7 +58,7 @@ impl DerivedKind {
         DerivedKind::ALL.into_iter().chain(not_chosen).find(|kind| kind.name() == name)
     }
 
-    /// The types of its records.
+    /// The record types of the kind.
     pub fn record_types(self) -> &'static [&'static str] {
         match self {
             DerivedKind::Https => &["HTTPS"],
@@ -69,7 +70,7 @@ impl DerivedKind {
     }
 }
 
-/// The derived records of a domain.
+/// A domain's derived records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRecords {
     /// The domain and its aliases.
@@ -89,15 +90,15 @@ pub struct DerivedRecords {
 pub struct DerivedRrset {
     /// The kind.
     pub kind: DerivedKind,
-    /// The owner of the records, in lower case and without a dot at the end.
+    /// The records' owner, in lower case and without a dot at the end.
     pub owner: String,
-    /// The name that they are for, whose addresses the zone has.
+    /// The name that the records describe, whose addresses are in the zone.
     pub host: DomainName,
     /// The port, of HTTPS and TLSA.
     pub port: u16,
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
-    /// Its position, or that of the domain, in the configuration.
+    /// The position of `derive`, or of the domain, in the configuration.
     pub location: ValueLocation,
 }
 
@@ -121,7 +122,7 @@ pub(super) fn derived_rrsets<'z>(
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
-                // The policy of the domain, which is the first name.
+                // The domain's policy, which is the first name.
                 if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
                     continue;
                 }
@@ -160,7 +161,7 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
     owners.into_iter()
 }
 
-/// The zone that `name` is in: that with the longest apex.
+/// The zone of `name`: the zone with the longest matching apex.
 fn zone_of<'z>(name: &DomainName, apexes: &HashMap<&str, &'z DomainName>) -> Option<&'z DomainName> {
     let mut rest = name.as_str();
     loop {

@@ -47,18 +47,18 @@ impl std::error::Error for Problem {}
 /// Whether the input is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// It is refused.
+    /// The input is refused.
     Error,
-    /// It is refused, and the rest of it was not read: it may have more errors.
+    /// The input is refused, and the rest of it was not read: it may contain more errors.
     Incomplete,
-    /// It is accepted, but the operator should look at it.
+    /// The input is accepted, but the operator should check it.
     Warning,
-    /// It is as it should be, and the operator should know what follows from it.
+    /// The input is valid, and the message explains its effect.
     Note,
 }
 
 impl Severity {
-    /// The number of the priority of its messages (RFC 5424 §6.2.1).
+    /// The syslog severity of its messages (RFC 5424 §6.2.1).
     fn priority(self) -> u8 {
         match self {
             Severity::Error | Severity::Incomplete => 3,
@@ -98,8 +98,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// The position of a value in the configuration. It is for messages, and no part of the value: two are always equal, so
-/// that two configurations are equal if they say the same, whatever lines and comments are between. The fields compared
+/// The position of a value in the configuration. It is used only in messages: two positions always compare equal, so
+/// that two configurations are equal if their values are, whatever lines and comments are between. The fields compared
 /// with `==` decide which processes a reload replaces.
 #[derive(Clone, Debug)]
 pub struct ValueLocation(pub Location);
@@ -138,7 +138,7 @@ impl Deref for ValueLocation {
     }
 }
 
-/// One message to the operator.
+/// A message to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Whether the input is refused.
@@ -150,7 +150,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Whether the input is refused because of it.
+    /// Whether the input is refused because of the problem.
     pub fn is_error(&self) -> bool {
         matches!(self.severity, Severity::Error | Severity::Incomplete)
     }
@@ -232,16 +232,16 @@ impl fmt::Display for Diagnostic {
 pub enum Colour {
     /// Text only.
     Off,
-    /// With the escape sequences of a terminal.
+    /// Text with terminal escape sequences.
     On,
 }
 
 /// How diagnostics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One line each, for scripts, logs and editors.
+    /// One line for each problem, for scripts, logs and editors.
     Line,
-    /// The same for journald, with the priority before each line (sd-daemon(3)).
+    /// One line for each problem, with the priority in front for journald (sd-daemon(3)).
     Journal,
     /// With the source line, for a terminal.
     Snippet(Colour),
@@ -263,7 +263,7 @@ impl Format {
 /// Writes `diagnostics` in their order, then the number of errors, warnings and notes.
 ///
 /// # Errors
-/// Only those of `out`; a source line that cannot be read is left out.
+/// Returns only the errors of `out`; a source line that cannot be read is left out.
 pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in diagnostics.iter().take(SHOWN_MAX) {
         match format {
@@ -292,7 +292,7 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
     if counts.is_empty() { Ok(()) } else { writeln!(out, "{priority}{at_least}{}", counts.join(", ")) }
 }
 
-/// The lines for a client whose command they are about; the log has the rest.
+/// The lines for a client whose command caused them; the log has the rest.
 pub fn for_client(diagnostics: &[Diagnostic]) -> impl Iterator<Item = String> {
     let more = diagnostics.len().saturating_sub(SHOWN_MAX);
     let rest = (more > 0).then(|| format!("and {more} more in the log\n"));

@@ -22,7 +22,7 @@ impl DomainName {
     /// may be `*`, because a zone may have such an apex (RFC 4592 §4.1).
     ///
     /// # Errors
-    /// Why `text` is not a name.
+    /// Returns the reason why `text` is not a name.
     pub fn parse(text: &str) -> Result<DomainName, Problem> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let problem =

@@ -1,13 +1,16 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
+use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config::{CertificateFiles, Config, DefaultSite, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
+use crate::path_rules::PathRules;
+use crate::routes::{SiteRoute, proxy_route, route_pattern};
 use crate::service::Service;
 use crate::site::{Site, SiteOptions};
 use crate::zones::{Zone, ZoneOrigin};
-use sanderling_site_rules::FileOptions;
+use sanderling_site_rules::{BackendServer, FileOptions, Route};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -26,6 +29,8 @@ pub struct Flags {
     pub https_listen: Vec<SocketAddr>,
     /// The certificate chain and its private key; if `None`, HTTPS has a self-signed certificate.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The applications that answer, for every Host.
+    pub proxies: Vec<ProxyFlag>,
     /// The zones.
     pub zones: Vec<Zone>,
     /// Addresses of DNS; 127.0.0.1:5353 if empty and there are zones.
@@ -34,17 +39,41 @@ pub struct Flags {
     pub worker_count: Option<usize>,
 }
 
+/// An application that answers for all paths below one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyFlag {
+    /// The argument, as it was given.
+    pub argument: String,
+    /// The route.
+    pub route: Route,
+}
+
+/// Parses the argument of `--proxy`, `[PATH=]ADDRESS`. Without a path, it is the root.
+///
+/// # Errors
+/// Which half is wrong.
+pub fn parse_proxy_argument(text: &str) -> Result<ProxyFlag, Problem> {
+    let (path, address) = match text.split_once('=') {
+        Some((path, address)) if text.starts_with('/') => (path, address),
+        _ => ("/", text),
+    };
+    let pattern = route_pattern(path).map_err(|error| Problem::new(error.message, error.remedy))?;
+    let address = parse_backend_address(address, Spoken::Http)?;
+    let route = proxy_route(path, pattern, BackendServer { address, weight: 1 });
+    Ok(ProxyFlag { argument: text.to_owned(), route })
+}
+
 /// Parses the argument of `--zone`, `NAME=FILE`.
 ///
 /// # Errors
-/// Which half is missing or wrong.
+/// Returns the half that is missing or wrong.
 pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
     let expected = "expected NAME=FILE, for example example.com=example.com.zone";
     let Some((name, file)) = text.split_once('=') else {
         return Err(Problem::new(format!("`{text}` has no `=`"), expected));
     };
     if name.is_empty() {
-        return Err(Problem::new("the name of the zone is missing", expected));
+        return Err(Problem::new("the zone name is missing", expected));
     }
     if file.is_empty() {
         return Err(Problem::new("the zone file is missing", expected));
@@ -57,7 +86,7 @@ impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems, such as duplicates. A missing path is reported only together with another one: see
+    /// Returns all problems, such as duplicates. A missing path is reported only together with another one: see
     /// [`Config::path_problems`].
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
@@ -71,6 +100,13 @@ impl Config {
             if !apexes.insert(apex) {
                 let problem = Problem::new(format!("the zone {apex} is listed twice"), "remove one of the two");
                 check(format!("--zone {apex}={}", file.display()), Err(problem));
+            }
+        }
+        for (index, proxy) in flags.proxies.iter().enumerate() {
+            if flags.proxies[..index].iter().any(|earlier| earlier.route.pattern == proxy.route.pattern) {
+                let message = format!("the path {} is listed twice", proxy.route.name);
+                let remedy = "remove one of the two; a configuration file can name several servers of an application";
+                check(format!("--proxy {}", proxy.argument), Err(Problem::new(message, remedy)));
             }
         }
         let mut addresses = ListenAddresses::default();
@@ -116,6 +152,9 @@ impl Flags {
             add("--certificate", chain.into());
             add("--key", key.into());
         }
+        for proxy in &self.proxies {
+            add("--proxy", proxy.argument.clone().into());
+        }
         for Zone { apex, file, .. } in &self.zones {
             let mut value = OsString::from(format!("{apex}="));
             value.push(file);
@@ -137,15 +176,28 @@ impl Flags {
         arguments
     }
 
+    /// The routes. With a directory, that of the root answers for paths without a file, or the directory would have no
+    /// use.
+    fn routes(&self) -> Vec<SiteRoute> {
+        let route = |proxy: &ProxyFlag| {
+            let files_first = self.directory.is_some() && proxy.route.name == "/";
+            let location = Location::Argument(format!("--proxy {}", proxy.argument)).into();
+            SiteRoute { route: Route { files_first, ..proxy.route.clone() }, location }
+        };
+        self.proxies.iter().map(route).collect()
+    }
+
     fn to_config(&self) -> Config {
-        let site = self.directory.clone().map(|document_root| {
-            let location = Location::Argument(document_root.display().to_string()).into();
+        let argument = self.directory.as_ref().map(|directory| directory.display().to_string());
+        let first_proxy = || self.proxies.first().map(|proxy| format!("--proxy {}", proxy.argument));
+        let site = argument.or_else(first_proxy).map(|argument| {
             let files = FileOptions { listing: self.listing, ..FileOptions::default() };
+            let rules = PathRules { routes: self.routes(), ..PathRules::default() };
             Site {
                 hosts: Vec::new(),
-                document_root: Some(document_root),
-                location,
-                options: SiteOptions { files, ..SiteOptions::default() },
+                document_root: self.directory.clone(),
+                location: Location::Argument(argument).into(),
+                options: SiteOptions { files, rules, ..SiteOptions::default() },
             }
         });
         let certificate = self.certificate.clone().map(|(chain, key)| {
@@ -192,6 +244,36 @@ mod tests {
     }
 
     #[test]
+    fn application_answers_every_host_and_leaves_files_of_the_directory_to_it() {
+        let proxy = |text: &str| parse_proxy_argument(text).unwrap();
+        let alone = Flags { proxies: vec![proxy("127.0.0.1:3000")], ..Flags::default() };
+        let config = Config::from_flags(&alone).unwrap();
+        assert_eq!((config.sites[0].document_root.as_deref(), config.default_site), (None, DefaultSite::EveryHost(0)));
+        assert!(!config.sites[0].options.rules.routes[0].route.files_first);
+        assert_eq!(config.http_listen, ["127.0.0.1:8080".parse().unwrap()]);
+        let directory = tempfile::tempdir().unwrap();
+        let both = Flags {
+            directory: Some(directory.path().into()),
+            proxies: vec![proxy("/api/=http://localhost:3000"), proxy("unix:/run/app=1.sock")],
+            ..Flags::default()
+        };
+        let config = Config::from_flags(&both).unwrap();
+        let routes = &config.sites[0].options.rules.routes;
+        let found: Vec<_> = routes.iter().map(|it| (it.route.name.as_str(), it.route.files_first)).collect();
+        assert_eq!(found, [("/api/", false), ("/", true)]);
+        let arguments = both.to_arguments();
+        assert_eq!(arguments[..4], ["--proxy", "/api/=http://localhost:3000", "--proxy", "unix:/run/app=1.sock"]);
+        let twice = Flags { proxies: vec![proxy("/a/=127.0.0.1:1"), proxy("/a/*=127.0.0.1:2")], ..Flags::default() };
+        let messages: Vec<String> = Config::from_flags(&twice).unwrap_err().iter().map(ToString::to_string).collect();
+        let expected = "--proxy /a/*=127.0.0.1:2: the path /a/* is listed twice; remove one of the two; a configuration \
+                        file can name several servers of an application";
+        assert_eq!(messages, [expected]);
+        let problem = |text: &str| parse_proxy_argument(text).unwrap_err().message;
+        assert_eq!(problem("/api/=app:3000"), "`app:3000` has the host name app, which is not resolved");
+        assert_eq!(problem("/a*b*/=127.0.0.1:1"), "the pattern `/a*b*/*` has more than one `*`");
+    }
+
+    #[test]
     fn zones_without_a_directory_have_no_http_listener() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flags = Flags { zones: vec![zone("a.example", file.path().into())], ..Flags::default() };
@@ -224,7 +306,7 @@ mod tests {
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; name a regular file",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; specify a regular file",
             ]
         );
     }

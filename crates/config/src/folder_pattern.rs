@@ -1,4 +1,4 @@
-//! Patterns for the files of a folder: `sites/*.toml`.
+//! Patterns for a folder's files: `sites/*.toml`.
 
 use sanderling_os::error::with_second_try;
 use std::ffi::OsString;
@@ -21,8 +21,8 @@ pub(super) fn parse(pattern: &str, base: &Path) -> Option<(PathBuf, String)> {
     Some((folder, extension.to_owned()))
 }
 
-/// The names of the files in `folder` with `extension`, sorted. Hidden files are left out: they are those of editors
-/// and of programs that write a file before they rename it.
+/// The names of the files in `folder` with `extension`, sorted. Hidden files are left out: editors create them, and
+/// programs that write a file before they rename it.
 pub(super) fn list(folder: &Path, extension: &str) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in with_second_try(|| fs::read_dir(folder))? {

@@ -1,5 +1,4 @@
-//! The keys of the configuration file: one table for the reader, its messages, and the processes that a reload
-//! replaces.
+//! The configuration file's keys: one table for the reader, its messages, and the processes that a reload replaces.
 
 use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
@@ -40,7 +39,7 @@ pub(super) enum Value {
     Number(u64, u64),
     /// A table of the file: `[http]`.
     Section,
-    /// Something else, for which there is a function.
+    /// Another kind of value, with its own reader function.
     Other,
 }
 
@@ -402,7 +401,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Those with their own heading, from the first.
+    /// The number of sections with their own heading.
     const WITH_HEADING: usize = Section::Limits as usize + 1;
     pub(super) const ALL: [Section; 28] = [
         Section::Top,
@@ -435,7 +434,7 @@ impl Section {
         Section::Dnstap,
     ];
 
-    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a separate table.
+    /// The section's place, as a message says it, and its keys. The keys of `[limits]` have a separate table.
     const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
             Section::Top => ("at the top of the file, before the first [section]", TOP),
@@ -487,7 +486,7 @@ impl Section {
         if self == Section::Limits { limits::keys() } else { self.rows().map(|key| key.name).collect() }
     }
 
-    /// The problem of `key`, which this section, that of the domain, TSIG key or catalog `name`, does not have.
+    /// The problem that `key` is unknown in this section, which belongs to the domain, TSIG key or catalog `name`.
     pub(super) fn unknown_key(self, name: &str, key: &str) -> Problem {
         let message = match self {
             Section::Top => format!("unknown key `{key}`"),
@@ -527,13 +526,14 @@ impl Section {
     }
 }
 
-/// All keys except those of `[limits]`, each with its section.
+/// All keys outside `[limits]`, each with its section.
 pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
     Section::ALL.into_iter().flat_map(|section| section.rows().map(move |key| (section, key)))
 }
 
 impl Key {
-    /// Why a server process that was started with `running` cannot apply what `next` has for this key of `section`.
+    /// The reason why a server process that was started with `running` cannot apply what `next` has for this key of
+    /// `section`.
     pub(super) fn reason_for_new_process(&self, section: Section, next: &Config, running: &Config) -> Option<String> {
         let replaces = self.server?;
         let (Replaces::Changed(differs) | Replaces::Added(differs)) = replaces;
@@ -647,7 +647,7 @@ mod tests {
         }
     }
 
-    /// No key of a domain excludes another one in its comment, unless the reader refuses them together.
+    /// A comment says that a domain key excludes another only if the reader refuses both together.
     #[test]
     fn example_does_not_say_that_signed_zones_take_no_updates() {
         let line = EXAMPLE.lines().find(|line| line.starts_with("dnssec = ")).expect("a line with the key");

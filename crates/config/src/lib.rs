@@ -1,10 +1,10 @@
-//! The configuration: reads a TOML file or the arguments of `serve`, checks them, and reports everything that is wrong.
+//! The configuration: reads a TOML file or the arguments of `serve`, checks them, and reports all problems.
 //!
-//! This crate opens no socket and starts nothing. The other crates of the program take their settings from a [`Config`]
-//! and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
+//! This crate opens no sockets and starts no processes. The other crates of the program take their settings from a
+//! [`Config`] and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod config_source;
 mod config_file;
 mod config_text;
@@ -57,7 +57,7 @@ pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
 pub use exit::Exit;
-pub use flags::{Flags, parse_zone_argument};
+pub use flags::{Flags, ProxyFlag, parse_proxy_argument, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;

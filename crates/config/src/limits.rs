@@ -1,4 +1,4 @@
-//! The limits of the configuration: one table of keys, defaults and ranges for the reader, the help and the manual.
+//! The configuration's limits: one table of keys, defaults and ranges for the reader, the help and the manual.
 
 use crate::units::Quantity;
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ pub(super) struct Limit {
     pub(super) max: u64,
     /// Whether it may be [`UNLIMITED`].
     pub(super) may_be_unlimited: bool,
-    /// One sentence: the limited quantity, and the effect at the limit.
+    /// A sentence with the limited quantity, and the effect at the limit.
     description: &'static str,
     /// The processes that apply it, other than the server process, which is started with every limit.
     pub(super) applied_by: &'static [Process],
@@ -57,7 +57,7 @@ impl Limit {
         self.key_without_unit().unwrap_or_else(|| self.key.to_owned())
     }
 
-    /// `value` as it is written in a configuration file.
+    /// `value` in the form of a configuration file.
     pub(super) fn format(&self, value: u64) -> String {
         self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
     }
@@ -124,79 +124,79 @@ macro_rules! limits {
 
 limits! {
     http_connections_max: usize = 10_000 in 1..=1_000_000,
-        "Open HTTP connections; at the limit, a new one replaces another: see below.";
+        "Maximum open HTTP connections; at the limit, a new one replaces another: see below.";
     http_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open HTTP connections of one IPv4 address or IPv6 /64; see below for the effect.";
+        "Maximum open HTTP connections per IPv4 address or IPv6 /64; see below for the effect.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
-        "Requests on one connection; then the server closes it.";
+        "Maximum requests per connection; the server closes the connection after the last one.";
     http_requests_per_second_max: u32 = 0 in 0..=1_000_000,
-        "Requests per second of one IPv4 address or IPv6 /64; further ones get status 429. 0: no limit.";
+        "Maximum requests per second per IPv4 address or IPv6 /64; excess requests get 429. 0: no limit.";
     http_requests_at_once_max: u32 = 100 in 1..=1_000_000,
-        "Burst of requests of such a client after a pause, if the rate is limited.";
+        "Maximum burst of requests from such a client after a pause, if the rate is limited.";
     http_head_bytes_max: usize = 16_384 in 1_024..=1_048_576,
-        "Size of a request line with its header fields; a larger one gets status 431.";
+        "Maximum size of a request line with its header fields; larger requests get status 431.";
     http_field_count_max: usize = 100 in 8..=1_000,
-        "Header fields of a request; more get status 431.";
+        "Maximum number of header fields per request; requests with more get status 431.";
     http_target_bytes_max: usize = 8_192 in 256..=524_288,
-        "Size of a request target; a longer one gets status 414.";
+        "Maximum size of a request target; requests with a longer one get status 414.";
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
-        "Size of a request body; a larger one gets status 413. Only bodies of DNS messages are used.";
+        "Maximum size of a request body; larger ones get status 413. Only DNS over HTTPS uses bodies.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
-        "Time to receive a request with its body; then it gets status 408, and the connection is closed.";
+        "Maximum time to receive a request with its body; slower ones get 408 and are disconnected.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,
-        "Time between two requests of a connection; then it is closed.";
+        "Maximum idle time between two requests; the connection is then closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time in which a client reads nothing of a response; then the connection is closed.";
+        "Time after which the connection of a client that reads nothing of a response is closed.";
     http_send_rate_min: u64 = 240 in 0..=1_000_000_000_000,
-        "Lowest rate at which a client reads a response, in bytes per second. 0: no limit. See below.";
+        "Minimum rate at which a client reads a response, in bytes per second. 0: no limit. See below.";
     http_receive_rate_min: u64 = 500 in 0..=1_000_000_000_000,
-        "Lowest rate at which a client sends a request, in bytes per second. 0: no limit. See below.";
+        "Minimum rate at which a client sends a request, in bytes per second. 0: no limit. See below.";
     http2_streams_max: u32 = 100 in 1..=10_000,
-        "Concurrent requests of an HTTP/2 connection; further ones are refused, and can be retried.";
+        "Maximum concurrent requests per HTTP/2 connection; further ones are refused, and can be retried.";
     http2_header_block_bytes_max: usize = 32_768 in 1_024..=1_048_576,
-        "Compressed header fields of an HTTP/2 request; a connection with more is closed.";
+        "Maximum compressed header size of an HTTP/2 request; above it, the connection is closed.";
     http2_kept_request_bytes_max: usize = 65_536 in 1_024..=16_777_216,
-        "HTTP/2 requests of a connection that wait for a disk or a query; further ones are refused.";
+        "Maximum size of an HTTP/2 connection's requests that wait for a disk or query; more are refused.";
     http2_continuations_max: u8 = 8 in 0..=255,
-        "CONTINUATION frames of an HTTP/2 request; a connection with more is closed.";
+        "Maximum CONTINUATION frames per HTTP/2 request; above it, the connection is closed.";
     http2_resets_max: u32 = 200 in 1..=1_000_000,
-        "HTTP/2 resets beyond one per response or 32 KiB sent; with more the connection is closed.";
+        "Maximum HTTP/2 resets beyond one per response or 32 KiB; above it, the connection is closed.";
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
-        "HTTP/2 control frames beyond 4 per response and 2 per DATA frame; with more it is closed.";
+        "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame, that close a connection.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
-        "HTTP/2 overhead bytes beyond 8 times the payload; with more the connection is closed.";
+        "Maximum HTTP/2 overhead bytes beyond 8 times the payload; above it, the connection is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
-        "Unfinished TLS handshakes of each worker; at the limit, a new one replaces the oldest.";
+        "Maximum unfinished TLS handshakes per worker; at the limit, a new one replaces the oldest.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000 for Agent,
-        "Time for a TLS handshake; then the connection is closed.";
+        "Maximum duration of a TLS handshake; the connection is then closed.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
-        "Buffered requests and responses of all connections; beyond it, each gets buffers of 2 KiB.";
+        "Maximum size of the buffers of all connections; above it, each connection gets buffers of 2 KiB.";
     connection_buffer_bytes_max: usize = 65_536 in 4_096..=1_048_576,
-        "Buffer of a connection for received requests, and for responses before they are sent.";
+        "Size of a connection's buffer for received requests, and for responses before they are sent.";
     open_files_max: usize = 32_768 in 1..=262_144,
-        "Entries of the open-file cache; at the limit the least recently used is evicted.";
+        "Maximum entries in the open-file cache; at the limit, the least recently used is evicted.";
     open_file_descriptors_max: usize = 4_096 in 1..=262_144,
-        "File descriptors in the open-file cache; at the limit some are closed.";
+        "Maximum file descriptors in the open-file cache; at the limit, some are closed.";
     open_file_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
-        "Content of small files in memory; at the limit the least recently used is evicted.";
+        "Maximum size of small files in memory; at the limit, the least recently used is evicted.";
     small_file_bytes_max: u64 = 32_768 in 0..=1_048_576,
-        "Largest file whose content is kept in memory; for larger ones, the descriptor is kept.";
+        "Maximum size of a file whose content is kept in memory; for larger ones, the descriptor is kept.";
     compressed_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
-        "Compressed content in memory; at the limit the least recently used is evicted. 0: none.";
+        "Maximum compressed content in memory; at the limit, the least recently used is evicted. 0: none.";
     compressed_file_bytes_max: u64 = 4_194_304 in 0..=67_108_864,
-        "Largest file that is compressed; larger ones are sent as they are.";
+        "Maximum size of a file that is compressed; larger ones are sent uncompressed.";
     listing_entries_max: usize = 5_000 in 1..=100_000,
-        "Entries in the listing of a directory; a longer one is truncated, with a note at its end.";
+        "Maximum entries in a directory listing; longer listings are truncated, with a note at the end.";
     missing_files_max: usize = 1_024 in 1..=262_144,
-        "Negative entries of the open-file cache; at the limit some are evicted.";
+        "Maximum negative entries in the open-file cache; at the limit, some are evicted.";
     site_rules_max: usize = 10_000 in 0..=1_000_000,
-        "Redirects of a site from each source, and the same number of header rules.";
+        "Maximum redirects of a site from each source; header rules have the same limit.";
     site_patterns_max: usize = 1_000 in 0..=100_000,
-        "Pattern rules (with `*` or `:name`) of a site in each of its sources, matched one by one.";
+        "Maximum pattern rules (`*`, `:name`) of a site from each source; they are matched one by one.";
     rules_file_bytes_max: u64 = 1_048_576 in 0..=67_108_864,
-        "Size of a file `_redirects` or `_headers`; a larger one is not used.";
+        "Maximum size of a `_redirects` or `_headers` file; a larger one is ignored.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
-        "Directories watched with inotify; files in others are checked after `open_file_fresh`.";
+        "Maximum directories watched with inotify; files in others are checked after `open_file_fresh`.";
     open_file_fresh_ms: u64 = 1_000 in 0..=60_000,
         "Time until a file in an unwatched directory, or a negative entry, is checked again.";
     watched_file_fresh_ms: u64 = 5_000 in 0..=600_000,
@@ -204,123 +204,123 @@ limits! {
     open_file_idle_timeout_ms: u64 = 60_000 in 0..=3_600_000,
         "Time until an unused entry of the open-file cache is closed.";
     dns_udp_answer_bytes_max: u16 = 1_232 in 512..=4_096,
-        "Size of a reply over UDP, even if the client accepts more; a larger one is truncated.";
+        "Maximum size of a reply over UDP, even if the client accepts more; larger replies are truncated.";
     dns_udp_errors_per_second_max: u32 = 200 in 0..=1_000_000,
-        "Error replies per second of a thread to one IPv4 /24 or IPv6 /56; further ones are dropped.";
+        "Maximum error replies per second and thread to one IPv4 /24 or IPv6 /56; others are dropped.";
     dns_udp_replies_per_second_max: u32 = 0 in 0..=1_000_000,
-        "Other replies per second to one network, counted by kind. 0: no limit. See below.";
+        "Maximum other replies per second to one network, counted by kind. 0: no limit. See below.";
     dns_udp_slip: u32 = 2 in 0..=1_000,
-        "Of the replies beyond that limit, one in N is sent truncated; 0: none.";
+        "One in N of the replies above that limit is sent truncated. 0: none.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
-        "Open DNS connections over TCP; at the limit, the one idle longest is closed.";
+        "Maximum open DNS connections over TCP; at the limit, the one idle longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open DNS connections of one IPv4 address or IPv6 /64; see below for the effect.";
+        "Maximum open DNS connections per IPv4 address or IPv6 /64; see below for the effect.";
     dns_tcp_idle_timeout_ms: u64 = 5_000 in 100..=600_000,
-        "Time between two queries of a TCP connection; then it is closed.";
+        "Maximum idle time between two queries; the TCP connection is then closed.";
     dns_tcp_queries_in_flight_max: usize = 64 in 1..=4_096,
-        "Queries of a TCP connection that are answered before the replies are sent.";
+        "Maximum queries of a TCP connection that are answered before the replies are sent.";
     dns_transfers_max: usize = 16 in 0..=10_000,
-        "Concurrent zone transfers to clients; further ones get SERVFAIL, and secondaries retry later.";
+        "Maximum concurrent zone transfers to clients; further ones get SERVFAIL and are retried later.";
     dns_transfer_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time in which a client reads nothing of a zone transfer; then the connection is closed.";
+        "Time after which the connection of a client that reads nothing of a zone transfer is closed.";
     zone_transfers_in_max: usize = 8 in 1..=1_000 for Agent,
-        "Concurrent zone transfers from primaries; further ones wait.";
+        "Maximum concurrent zone transfers from primaries; further ones wait.";
     zone_signings_max: usize = 4 in 1..=64 for Agent,
-        "Signed zones that are read or signed at the same time; further ones wait.";
+        "Maximum signed zones that are read or signed at the same time; further ones wait.";
     catalog_members_max: usize = 100_000 in 1..=1_000_000 for Agent,
-        "Zones of one catalog; a larger catalog is not used, and its previous zones are kept.";
+        "Maximum zones per catalog; a larger catalog is not used, and its previous zones are kept.";
     zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000 for Agent,
-        "Time for a transfer from a primary; then it is aborted, and retried later.";
+        "Maximum duration of a transfer from a primary; it is then aborted, and retried later.";
     zone_transfer_in_idle_timeout_ms: u64 = 10_000 in 100..=3_600_000 for Agent,
-        "Time for the next message of such a transfer; then it is aborted, and retried later.";
+        "Maximum wait for the next message of such a transfer; it is then aborted, and retried later.";
     zone_transfer_in_empty_messages_max: u32 = 100 in 0..=1_000_000 for Agent,
-        "Messages without records in such a transfer; with more it is aborted, and retried later.";
+        "Maximum messages without records in such a transfer; above it, the transfer is aborted.";
     zone_transfer_in_changes_bytes_max: u64 = 8_388_608 in 65_536..=67_108_864 for Agent,
-        "Size of the changes in an IXFR from a primary; beyond it, the whole zone is transferred.";
+        "Maximum size of the changes in an IXFR from a primary; above it, the whole zone is transferred.";
     transferred_zone_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
-        "Size of a zone from a primary; a larger one is refused, as is one above `zone_file_max`.";
+        "Maximum size of a zone from a primary; larger ones, or ones above `zone_file_max`, are refused.";
     authority_timeout_ms: u64 = 30_000 in 1_000..=600_000 for Agent,
-        "Time for the response of a certificate authority; then the request is retried later.";
+        "Maximum wait for a certificate authority's response; the request is then retried later.";
     renewal_interval_ms: u64 = 3_600_000 in 1_000..=86_400_000 for Agent,
-        "Shortest time from a new certificate to its renewal, whatever its authority suggests.";
+        "Minimum time from a new certificate to its renewal, whatever its authority suggests.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000 for Agent,
-        "Time until all name servers of a zone answer with a challenge; then it is retried later.";
+        "Maximum wait until all name servers answer with a challenge; the order is then retried later.";
     on_renew_interval_ms: u64 = 60_000 in 1_000..=86_400_000,
-        "Shortest time between two runs of the command `on_renew` of a domain.";
+        "Minimum time between two runs of a domain's `on_renew` command.";
     on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,
-        "Time for the command `on_renew` of a domain; then it is killed.";
+        "Maximum run time of a domain's `on_renew` command; the command is then killed.";
     dns_cname_chain_max: usize = 16 in 1..=64,
-        "CNAME and DNAME records followed for one answer; the answer ends there.";
+        "Maximum CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
-        "Size of a zone file with the files that it includes; a larger one is refused.";
+        "Maximum size of a zone file with the files that it includes; a larger one is refused.";
     zone_include_depth_max: usize = 8 in 0..=64 for Agent,
-        "Depth of $INCLUDE; 0 forbids it.";
+        "Maximum depth of $INCLUDE; 0 forbids it.";
     zone_records_per_rrset_max: usize = 1_000 in 1..=4_000 for Agent,
-        "Records of one name and type; a zone with more is refused.";
+        "Maximum records of one name and type; a zone with more is refused.";
     zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864 for Agent,
-        "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
+        "Maximum size of a zone's changes kept for IXFR; older secondaries get the whole zone.";
     zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776 for Agent,
-        "Size of the journals of all zones in the state folder; further ones are not stored.";
+        "Maximum size of all zone journals in the state folder; further ones are not stored.";
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216 for Agent,
-        "Size of the dynamic updates of a zone; a further update gets SERVFAIL.";
+        "Maximum size of a zone's dynamic updates; further updates get SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
-        "Update signatures remembered against replay; beyond it, the first to expire are forgotten.";
+        "Maximum update signatures kept against replay; above it, the first to expire are forgotten.";
     dns_updates_waiting_max: usize = 256 in 1..=65_536,
-        "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
+        "Maximum dynamic updates that wait to be applied; further ones get SERVFAIL.";
     dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,
-        "Time until a dynamic update is applied and stored; then it gets SERVFAIL.";
+        "Maximum time to apply and store a dynamic update; slower updates get SERVFAIL.";
     derived_record_ttl_s: u32 = 300 in 1..=86_400 for Agent,
         "TTL of records that `derive` adds to a zone, in seconds.";
     alias_ttl_s_min: u32 = 60 in 1..=86_400 for Agent,
-        "Lowest TTL of ALIAS addresses, and shortest time between two queries for a target, in seconds.";
+        "Minimum TTL of ALIAS addresses, and minimum time between two queries for a target, in seconds.";
     alias_ttl_s_max: u32 = 86_400 in 1..=604_800 for Agent,
-        "Highest TTL of ALIAS addresses, in seconds.";
+        "Maximum TTL of ALIAS addresses, in seconds.";
     alias_kept_ms: u64 = 259_200_000 in 0..=2_592_000_000 for Agent,
         "Time for which ALIAS addresses are kept while no resolver answers.";
     alias_targets_max: usize = 1_000 in 1..=100_000 for Agent,
-        "ALIAS targets in all zones; further ones have no addresses.";
+        "Maximum ALIAS targets in all zones; further targets are not resolved.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
-        "Records of a zone above which it is protected against losing too many in one reload.";
+        "Number of records above which a zone is protected against losing too many in one reload.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,
-        "Percentage of its records that a zone can lose in one reload; beyond it, the zone is refused.";
+        "Maximum percentage of its records that a zone can lose in a reload; above it, it is refused.";
     kept_zones_bytes_max: u64 = 268_435_456 in 0..=1_099_511_627_776 for Agent,
-        "Size of the last good versions kept for a new server process; zones beyond it are not kept.";
+        "Maximum size of last good versions kept for a new server process; further zones are not kept.";
     listen_backlog_max: u16 = 4_096 in 1..=65_535,
-        "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
+        "Maximum listen queue of a socket; the kernel also limits it to `net.core.somaxconn`.";
     dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,
         "Receive buffer (SO_RCVBUF) of a UDP socket; the kernel also limits it to `net.core.rmem_max`.";
     drain_timeout_ms: u64 = 30_000 in 0..=604_800_000 or unlimited,
-        "Time for unfinished requests when a server process stops; then they are aborted.";
+        "Maximum time for unfinished requests when a server process stops; they are then aborted.";
     drain_grace_ms: u64 = 2_000 in 0..=600_000,
         "Time until idle connections are closed when a server process is replaced; 200 ms for a stop.";
     start_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time for a reload; then a new process is started. Time for its start; then it is killed.";
+        "Maximum duration of a reload before a process is started; of its startup before it is killed.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
-        "Time for one iteration of an event loop; then the server process is restarted.";
+        "Maximum duration of one event loop iteration; the server process is then restarted.";
     agent_hang_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
-        "Time for one step of the agent, such as signing a whole zone; then it is restarted.";
+        "Maximum duration of one agent step, such as signing a whole zone; the agent is then restarted.";
     request_log_queue_bytes_max: usize = 1_048_576 in 65_536 ..= 1_073_741_824,
-        "Size of the waiting lines of a thread for a request log; further ones are dropped and counted.";
+        "Maximum size of a thread's waiting request log lines; further lines are dropped and counted.";
     metrics_sites_max: usize = 100 in 0..=10_000,
-        "Sites with their own metrics; further ones are counted together.";
+        "Maximum sites with their own metrics; further sites are counted together.";
     metrics_zones_max: usize = 100 in 0..=10_000,
-        "Zones with their own metrics; further ones are counted together.";
+        "Maximum zones with their own metrics; further zones are counted together.";
     password_threads_max: usize = 4 in 1..=256,
-        "Threads that check passwords, at most one per processor.";
+        "Maximum threads that check passwords; there is at most one per processor.";
     password_checks_max: usize = 128 in 1..=65_536,
-        "Password checks waiting or running; beyond it, the one with the lowest priority gets 503.";
+        "Maximum password checks waiting or running; above it, the one with the lowest priority gets 503.";
     password_checks_per_client_max: usize = 4 in 1..=65_536,
-        "Password checks of one IPv4 address or IPv6 /64; further ones get status 503.";
+        "Maximum password checks per IPv4 address or IPv6 /64; further ones get status 503.";
     password_granted_ms: u64 = 60_000 in 1_000..=86_400_000,
-        "Time for which a correct password is remembered; then it is checked again.";
+        "Time for which a correct password is remembered before it is checked again.";
     password_denied_ms: u64 = 10_000 in 1_000..=3_600_000,
         "Time for which a wrong password is remembered.";
     check_files_max: usize = 100_000 in 0..=100_000_000,
-        "Files of a site that `check` examines; others are skipped with a note.";
+        "Maximum files of a site that `check` examines; further files are skipped with a note.";
     check_read_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
-        "Bytes of the files of a site that `check` reads; others are skipped with a note.";
+        "Maximum bytes of a site's files that `check` reads; further files are skipped with a note.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824 for Agent Keeper,
-        "Messages that wait until the log is read; further ones are dropped and counted.";
+        "Maximum size of the messages that wait until the log is read; further ones are dropped.";
 }
 
 impl Limits {
@@ -352,7 +352,7 @@ mod tests {
     const END: &str = "<!-- End of the table. -->\n";
 
     fn markdown() -> String {
-        let mut text = String::from("| key | default | min | max | what it limits |\n|---|--:|--:|--:|---|\n");
+        let mut text = String::from("| key | default | min | max | limit and effect |\n|---|--:|--:|--:|---|\n");
         for limit in LIMITS {
             let unlimited = if limit.may_be_unlimited { " or `\"unlimited\"`" } else { "" };
             let key = limit.name();

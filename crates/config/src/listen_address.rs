@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// A port without an address is refused: it could mean every address or this machine only, IPv4 or both.
 ///
 /// # Errors
-/// Why `text` is not an address with a port.
+/// Returns the reason why `text` is not an address with a port.
 pub fn parse_listen_address(text: &str) -> Result<SocketAddr, Problem> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);

@@ -1,11 +1,11 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A process that serves calls [`hold`] and [`start_writer`]: from then on a separate thread writes, so that an output
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on, a separate thread writes, so that an output
 //! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
-//! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
-//! thread that panics, or ends the process, writes the queued messages.
+//! that has disconnected is not an error: the server continues. Without such a thread, the thread that panics, or ends
+//! the process, writes the queued messages.
 //!
-//! After the message about a panic that is to end the process ([`panics`]), the process exits.
+//! After the message about a fatal panic ([`panics`]), the process exits.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
 use sanderling_os::panics;
@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 /// Bytes that wait to be written, before a configuration says otherwise; a message beyond them is dropped.
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
-/// The pause for an output that is blocked at the moment.
+/// The pause before another attempt to write to a blocked output.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The name of the thread that the standard library starts `main` in.
 const MAIN_THREAD: &str = "main";
-/// How long the message about a panic may take before the process ends without it.
+/// Time to write the message about a panic before the process exits without it.
 const PANIC_FLUSH_MAX: Duration = Duration::from_secs(1);
-/// The status of a process whose thread of `main` has panicked.
+/// The exit status of a process whose main thread has panicked.
 const PANIC_STATUS: i32 = 101;
 
 /// The thread that writes, if there is one.
@@ -108,17 +108,17 @@ pub fn report(diagnostics: &[Diagnostic]) {
     write(Output::Stderr, text);
 }
 
-/// Writes a message to standard error, each line with the name of the program.
+/// Writes a message to standard error, each line with the program's name.
 pub fn log(message: &str) {
     write_message(Level::Info, message);
 }
 
-/// The same for something that does not stop the server, and that the operator should know.
+/// Writes a warning to standard error, about a problem that does not stop the server.
 pub fn log_warning(message: &str) {
     write_message(Level::Warning, message);
 }
 
-/// The same for a task that was not done.
+/// Writes an error to standard error, about a task that was not done.
 pub fn log_error(message: &str) {
     write_message(Level::Error, message);
 }
@@ -159,7 +159,7 @@ fn lines_of(level: Level, message: &str, to_journal: bool) -> String {
     printable(message).lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
 }
 
-/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line
+/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). journald accepts a priority before each line
 /// (sd-daemon(3)).
 fn is_journal(output: &impl AsFd) -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
@@ -168,10 +168,10 @@ fn is_journal(output: &impl AsFd) -> bool {
     output.is_ok_and(|output| output == stream)
 }
 
-/// From now on everything waits in a queue until [`start_writer`] is called, or a thread panics.
+/// From now on, all output waits in a queue until [`start_writer`] is called, or a thread panics.
 pub fn hold() {
     let writer = WRITER.get_or_init(Writer::default);
-    // Before the sandbox.
+    // Called before the process enters the sandbox.
     is_to_journal();
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
@@ -190,13 +190,13 @@ pub fn hold() {
 /// Starts the thread that writes the queued messages from now on. A sandbox that is entered later does not hold for it.
 ///
 /// # Errors
-/// The system has no thread for it. Each thread then writes its messages itself.
+/// Returns an error if the system cannot start the thread. Each thread then writes its messages itself.
 pub fn start_writer() -> io::Result<()> {
     hold();
     WRITER.get_or_init(Writer::default).start_thread()
 }
 
-/// Why a thread cannot be started.
+/// The reason why a thread cannot be started.
 fn thread_error(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;
@@ -292,7 +292,7 @@ impl Writer {
             }
             let Some((output, text)) = queue.texts.pop_front() else { return true };
             queue.bytes = queue.bytes.saturating_sub(text.len());
-            // A panic while it is written finds the lock free.
+            // The lock is free during the write, in case of a panic.
             drop(queue);
             output.write(&text);
         }

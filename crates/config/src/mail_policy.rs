@@ -1,8 +1,8 @@
-//! The policy by which other mail servers encrypt what they send to a domain (MTA-STS, RFC 8461).
+//! The policy that tells other mail servers to encrypt mail to a domain (MTA-STS, RFC 8461).
 
 use crate::domain_name::DomainName;
 
-/// Seconds for which a policy may be kept at most (RFC 8461 §3.2).
+/// Maximum time in seconds for which a policy may be kept (RFC 8461 §3.2).
 pub(super) const MAX_AGE_S_MAX: u64 = 31_557_600;
 /// A week: long enough for a policy to outlive an attack, and short enough for a mistake.
 pub(super) const MAX_AGE_S_DEFAULT: u64 = 604_800;
@@ -10,23 +10,23 @@ pub(super) const MAX_AGE_S_DEFAULT: u64 = 604_800;
 /// How senders treat a server that does not match the policy (RFC 8461 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MailPolicyMode {
-    /// They do not deliver.
+    /// Senders do not deliver.
     Enforce,
-    /// They deliver, and report it if the domain asks for reports.
+    /// Senders deliver, and report the mismatch if the domain asks for reports.
     #[default]
     Testing,
-    /// They forget the policy.
+    /// Senders forget the policy.
     None,
 }
 
-/// The configured policy of a domain.
+/// A domain's configured policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MailPolicy {
     /// How senders treat a server that does not match.
     pub mode: MailPolicyMode,
-    /// The mail servers, or `*.` before the domain of some; empty for those of the zone.
+    /// The mail servers, or `*.` before their domain; if empty, the zone's mail servers.
     pub mx: Vec<DomainName>,
-    /// For how many seconds senders keep it.
+    /// Seconds for which senders keep the policy.
     pub max_age_s: u64,
 }
 
@@ -35,7 +35,7 @@ impl MailPolicyMode {
     pub(super) const ALL: [MailPolicyMode; 3] =
         [MailPolicyMode::Enforce, MailPolicyMode::Testing, MailPolicyMode::None];
 
-    /// Its name in a policy.
+    /// The name of the mode in a policy.
     pub(super) fn name(self) -> &'static str {
         match self {
             MailPolicyMode::Enforce => "enforce",
@@ -51,12 +51,12 @@ impl MailPolicy {
         format!("mta-sts.{domain}")
     }
 
-    /// Whether the zone has the mail servers.
+    /// Whether the mail servers come from the zone.
     pub(super) fn has_mx_of_zone(&self) -> bool {
         self.mx.is_empty() && self.mode != MailPolicyMode::None
     }
 
-    /// The lines of the policy but those of mail servers that only the zone has; [`complete_mail_policy`] adds these.
+    /// The lines of the policy without the mail servers that only the zone knows; [`complete_mail_policy`] adds these.
     pub fn head(&self) -> String {
         let mx: String = self.mx.iter().map(|mx| mx_line(mx.as_str())).collect();
         format!("version: STSv1\r\nmode: {}\r\nmax_age: {}\r\n{mx}", self.mode.name(), self.max_age_s)

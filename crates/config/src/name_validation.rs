@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// How an authority validates a name (RFC 8555 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationMethod {
-    /// By a record in its zone, which a domain here has.
+    /// By a record in the name's zone, which a domain of this server has.
     Dns,
     /// Over HTTP.
     Http,
@@ -21,7 +21,7 @@ pub struct NameValidation<'c> {
     apexes: HashSet<&'c str>,
     hosts: HashSet<&'c str>,
     has_http: bool,
-    /// Zones in which no records for authorities are made.
+    /// Zones in which the server cannot create records for authorities.
     has_other_zones: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'c> NameValidation<'c> {
     /// How `name` is validated. `prefers_http`: over HTTP if both are possible.
     ///
     /// # Errors
-    /// There is no validation method.
+    /// Returns an error if no validation method is possible.
     pub fn of(&self, name: &str, prefers_http: bool) -> Result<ValidationMethod, Problem> {
         let is_wildcard = name.starts_with("*.");
         let is_over_http_possible = self.has_http && !is_wildcard && self.hosts.contains(name);
@@ -83,7 +83,7 @@ impl<'c> NameValidation<'c> {
 /// The first label of a challenge record (RFC 8555 §8.4).
 const CHALLENGE_PREFIX: &str = "_acme-challenge.";
 
-/// The names at which authorities look for records: those of no other certificates may be claimed.
+/// The names at which authorities look for records; a client may claim no others.
 #[derive(Debug, Default)]
 pub struct ChallengeNames<'c>(HashSet<&'c str>);
 

@@ -6,7 +6,7 @@ use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders}
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The rules of a site.
+/// A site's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRules {
     /// Redirects, rewrites and error pages, in the order of the file.
@@ -17,7 +17,7 @@ pub struct PathRules {
     pub security_headers: Option<(SecurityHeaders, ValueLocation)>,
     /// The other origins that may read responses.
     pub cors: Option<Cors>,
-    /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
+    /// Whether browsers may keep files with a content hash in their name, and must revalidate others.
     pub caches_fingerprinted: bool,
     /// Paths that need a password; the first that matches counts.
     pub auth: Vec<AuthRule>,
@@ -38,7 +38,7 @@ pub struct AccessRule {
     pub allow: Option<Vec<(IpAddr, u8)>>,
     /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -51,11 +51,11 @@ pub struct AuthRule {
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
-/// Only those of the document root.
+/// The default: only the rules files in the document root.
 impl Default for PathRules {
     fn default() -> PathRules {
         PathRules {

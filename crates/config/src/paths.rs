@@ -13,12 +13,14 @@ use zeroize::Zeroizing;
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Whether `path` is a directory; `what` names it in the problem.
+/// Whether `path` is a directory; problems call it `what`.
 pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match with_second_try(|| fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "name a directory, not a file")),
+        Ok(_) => {
+            Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "specify a directory, not a file"))
+        }
         Err(error) => Err(unreachable(what, path, &error)),
     }
 }
@@ -26,10 +28,10 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
 /// Bytes of the largest file with certificates, a key or secrets.
 const SECRET_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the `kind` of file in this `form` at `path`. Keys are not copied while they are read.
+/// Reads the `kind` of file in this `form` at `path`. No copy of a key is made while it is read.
 pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
     let shown = path.display();
-    // Without blocking: the path may be a FIFO.
+    // Opened without blocking, because the path may be a FIFO.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied if fs::metadata(path).is_ok() => {
             let remedy = "run as root, which reads it and then drops its privileges, or allow this user to read it";
@@ -49,11 +51,11 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
         _ => None,
     };
     if let Some(reason) = reason {
-        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("name a regular {form} file")));
+        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("specify a regular {form} file")));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
-    // In place, so that there is one copy of a secret.
+    // Decoded in place, so that there is only one copy of a secret.
     let mark_bytes = content.len() - without_byte_order_mark(&content).len();
     content.drain(..mark_bytes);
     Ok(content)
@@ -92,8 +94,8 @@ pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<C
     if secrets.next().is_some() { Err(problem("has more than two secrets")) } else { Ok((first, second)) }
 }
 
-/// Whether other users than the owner and the group can read the `kind` of file at `path`. A directory above it that
-/// they cannot enter protects it.
+/// Whether other users than the owner and the group can read the `kind` of file at `path`. A parent directory that
+/// other users cannot enter protects the file.
 pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     const READ: u32 = 0o004;
     const ENTER: u32 = 0o001;
@@ -112,7 +114,7 @@ pub(super) fn check_program(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => Ok(()),
-        Ok(_) => Err(Problem::new(format!("`{shown}` is not a program"), "name an executable file")),
+        Ok(_) => Err(Problem::new(format!("`{shown}` is not a program"), "specify an executable file")),
         Err(error) => Err(unreachable("program", path, &error)),
     }
 }
@@ -140,9 +142,9 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     match with_second_try(|| fs::metadata(file)).as_ref().map(Metadata::file_type) {
         Ok(file_type) if file_type.is_file() => Ok(()),
         Ok(file_type) if file_type.is_dir() => {
-            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "name a file in it"))
+            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "specify a file in it"))
         }
-        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "name a regular file")),
+        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "specify a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
     }
 }
@@ -158,10 +160,10 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
             let message = format!("the log `{shown}` is a symbolic link, which is not followed");
-            Err(Problem::new(message, "name its target, or write \"stdout\""))
+            Err(Problem::new(message, "specify its target, or write \"stdout\""))
         }
         Ok(metadata) if metadata.is_dir() => {
-            Err(Problem::new(format!("the access log `{shown}` is a directory"), "name a file in it"))
+            Err(Problem::new(format!("the access log `{shown}` is a directory"), "specify a file in it"))
         }
         Ok(_) if sanderling_os::file::is_writable(path) => Ok(()),
         Ok(_) => Err(not_permitted("the access log", path)),
@@ -175,13 +177,12 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The ID of the first group of persons: lower ones are system groups, such as `syslog`, whose members are only
-/// services.
+/// The first ID of user groups: lower IDs are system groups, such as `syslog`, whose members are only services.
 const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
-/// The directory of a log; `None` if it does not exist, which is reported otherwise.
+/// A log's directory; `None` if it does not exist, which is reported otherwise.
 fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
     let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some((directory, fs::metadata(directory).ok()?))
@@ -189,11 +190,11 @@ fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
 
 fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     let message = format!("{writer} can write to the directory `{}` of the log", directory.display());
-    Problem::new(message, "use a directory that only the user of the supervisor can write to")
+    Problem::new(message, "use a directory that only the supervisor's user can write to")
 }
 
-/// Whether not every user can make files in the directory of the log: they could replace the log, or put a link in
-/// place of a rotated one.
+/// Checks that not every user can create files in the log's directory: they could replace the log, or put a link in
+/// place of a rotated log.
 fn check_log_directory(log: &Path) -> Result<(), Problem> {
     match log_directory(log) {
         Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {
@@ -203,8 +204,8 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     }
 }
 
-/// That someone else than root, the user of this process, `account` as which the server serves, and the owner of the
-/// log can make files in its directory.
+/// A warning if a user other than root, this process's user, the server's `account` and the log's owner can create
+/// files in its directory.
 pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
     let (directory, metadata) = log_directory(log)?;
     let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
@@ -229,7 +230,7 @@ pub(super) fn check_state_folder(path: &Path) -> Result<(), Problem> {
         }
         Ok(()) if !sanderling_os::file::is_writable(path) => {
             let message = format!("{} cannot write to the state folder `{}`", user_text(), path.display());
-            Err(Problem::new(message, "make the user of the server its owner, with everything in it (chown -R)"))
+            Err(Problem::new(message, "make the server's user the owner of the folder and its content (chown -R)"))
         }
         result => result,
     }
@@ -240,7 +241,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.len() > SOCKET_PATH_BYTES_MAX || bytes.contains(&0) {
-        let message = format!("`control` is not the path of a socket: {} bytes", bytes.len());
+        let message = format!("`control` is not a socket path: {} bytes", bytes.len());
         return Err(Problem::new(
             message,
             format!("write a path of at most {SOCKET_PATH_BYTES_MAX} bytes, without NUL"),
@@ -249,12 +250,14 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         return match metadata.file_type().is_socket() {
             true => Ok(()),
-            false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "name another path")),
+            false => {
+                Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "specify another path"))
+            }
         };
     }
-    // The server creates the directory of the socket, and none above it.
+    // The server creates the socket's directory, and none above it.
     let above = path.parent().and_then(Path::parent).filter(|above| !above.as_os_str().is_empty());
-    // One that this user cannot reach may be there for the user that starts the server.
+    // A directory that this user cannot reach may exist for the user that starts the server.
     let is_missing = |above: &&Path| match fs::metadata(above) {
         Ok(metadata) => !metadata.is_dir(),
         Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
@@ -262,13 +265,13 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     match above.filter(is_missing) {
         Some(above) => {
             let message = format!("`control`: the directory {} does not exist", above.display());
-            Err(Problem::new(message, "create it or name another path"))
+            Err(Problem::new(message, "create it or specify another path"))
         }
         None => Ok(()),
     }
 }
 
-/// The user of this process.
+/// This process's user.
 fn user_text() -> String {
     sanderling_os::user::switched_name().map_or_else(|| "this user".to_owned(), |name| format!("the user `{name}`"))
 }
@@ -278,7 +281,7 @@ fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
     let (state, remedy) = match error.kind() {
         io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path".to_owned()),
         io::ErrorKind::PermissionDenied => {
-            // The lowest directory that can be reached is the one that cannot be searched.
+            // The deepest reachable directory is the one without search permission.
             let closed = path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok()).unwrap_or(Path::new("."));
             let (user, closed) = (user_text(), closed.display());
             let remedy = format!("run chmod o+x {closed}, or move the {object}");
@@ -336,7 +339,7 @@ mod tests {
         fs::remove_file(&log).expect("ours");
         symlink("elsewhere", &log).expect("linked");
         check(0o700, "is a symbolic link");
-        // Devices and pipes are logs as files are.
+        // Devices and pipes can be logs too.
         assert!(check_log_file(Path::new("/dev/null")).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use crate::request_log::LogTarget;
 use sanderling_log_format::LogKind;
 use std::path::Path;
 
-/// A file, or a folder with files, that is not for the clients of a site.
+/// A file, or a folder with files, that is not for a site's clients.
 #[derive(Clone, Copy, Debug)]
 pub struct PrivateFile<'c> {
     /// The kind of file: `private key`.
@@ -15,12 +15,12 @@ pub struct PrivateFile<'c> {
     pub path: &'c Path,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// Its position in the configuration; `None` for the files of the configuration, and for what arguments say.
+    /// The position in the configuration; `None` for the configuration files, and for arguments.
     pub location: Option<&'c ValueLocation>,
 }
 
 impl Config {
-    /// The files with secrets that the process which serves clients need not read: private keys and the like.
+    /// The files with secrets, such as private keys, that the server process need not read.
     pub fn secret_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
         let mut files = Vec::new();
@@ -36,7 +36,7 @@ impl Config {
         files
     }
 
-    /// The private files outside the state folder. They need not exist.
+    /// The private files outside the state folder. The files need not exist.
     pub fn private_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
         let mut files = Vec::new();

@@ -5,12 +5,12 @@ use crate::keys::{Key, Section, all_keys};
 use crate::limits::Process;
 use std::ops::Deref;
 
-/// The part of the configuration that the agent reads. The agent has nothing else of it: the rest is as in
+/// The part of the configuration that the agent reads. The agent does not get other fields: they are as in
 /// [`Config::default`]. So fields that are not compared have no effect on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig(Config);
 
-/// The part of the configuration that the keeper reads, which has nothing else of it, as with [`AgentConfig`].
+/// The part of the configuration that the keeper reads; as with [`AgentConfig`], it does not get other fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperConfig(Config);
 
@@ -45,8 +45,8 @@ impl Deref for KeeperConfig {
 }
 
 impl Config {
-    /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
-    /// `None` if it can.
+    /// The reason why a server process that runs with `running` cannot apply this configuration and a new process is
+    /// needed; `None` if it can.
     pub fn needs_new_process(&self, running: &Config) -> Option<String> {
         let of_key = |(section, key): (Section, &Key)| key.reason_for_new_process(section, self, running);
         all_keys().find_map(of_key).or_else(|| {
@@ -76,7 +76,7 @@ mod tests {
         })
     }
 
-    /// Which of `PROCESSES` a reload of `after` replaces.
+    /// Whether a reload of `after` replaces each of `PROCESSES`.
     fn replaced(before: &Config, after: &Config) -> [bool; 3] {
         [
             after.needs_new_process(before).is_some(),
@@ -85,7 +85,7 @@ mod tests {
         ]
     }
 
-    /// Which of `PROCESSES` the row of `key` has an effect on.
+    /// Whether the row of `key` affects each of `PROCESSES`.
     fn effects(key: &Key) -> [bool; 3] {
         [key.server.is_some(), key.agent.is_some(), key.keeper.is_some()]
     }
@@ -108,8 +108,8 @@ mod tests {
         }
     }
 
-    /// Which of `PROCESSES` a change of `key` may replace: those of its row, of the keys that it is a part of, and of
-    /// the keys that are a part of it.
+    /// Whether a change of `key` may replace each of `PROCESSES`, according to the rows of the key, of the keys that
+    /// contain it, and of the keys that it contains.
     fn allowed(section: Section, key: &Key) -> [bool; 3] {
         let above = keys_with(section).iter().filter_map(|(section, name)| section.key(name));
         let is_below = |section: Section| {
@@ -120,12 +120,12 @@ mod tests {
         rows.fold([false; 3], |all, one| std::array::from_fn(|index| all[index] || one[index]))
     }
 
-    /// What a key of `changes` is called.
+    /// The name of a key of `changes`.
     fn name(section: Section, key: &str) -> String {
         format!("{section:?} {key}")
     }
 
-    /// What a reload replaces for each change, and for its opposite. What is wrong with the table is added to `wrong`.
+    /// What a reload replaces for each change, and for its opposite. Errors of the table are added to `wrong`.
     fn found(wrong: &mut Vec<String>) -> Vec<(String, [[bool; 3]; 2])> {
         let mut names: Vec<_> = all_keys().map(|(section, key)| name(section, key.name)).collect();
         names.extend(limits::keys().into_iter().map(|key| name(Section::Limits, key)));

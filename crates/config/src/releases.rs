@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Earlier releases whose files with a hash in their name are still served.
+/// The number of earlier releases whose files with a hash in their name are still served.
 pub const PREVIOUS_RELEASES_MAX: usize = 2;
 
 /// The path of a document root, if it is or may become a link to a release.
@@ -42,14 +42,14 @@ impl ReleaseLink {
     /// The directory that has the links and the releases, without symbolic links.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// Returns an error if the directory cannot be reached.
     pub fn directory(&self) -> io::Result<PathBuf> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Directory::open(parent)?.real_path().to_owned())
     }
 
-    /// The current release; `None` if the document root is not a link, or leads to a directory that is not below that
-    /// of the link.
+    /// The current release; `None` if the document root is not a link, or leads to a directory outside the link's
+    /// directory.
     pub fn current(&self) -> Option<PathBuf> {
         self.release_at(&self.path)
     }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(previous([("current", "3"), (one, "3"), (two, "1")]), "1");
         assert_eq!(previous([("current", "3"), (one, "1"), (two, "1")]), "1");
         assert_eq!(previous([("current", "3"), (one, "missing"), (two, "1")]), "1");
-        // The served release may differ from that of a dangling link.
+        // The served release may differ from the target of a dangling link.
         assert_eq!(previous([("current", "missing"), (one, "2"), (two, "1")]), "2 1");
     }
 }

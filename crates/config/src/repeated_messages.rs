@@ -4,12 +4,12 @@ use crate::log::{log_error, log_warning};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Time between two messages about the same.
+/// Minimum time between two messages about a subject.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// Subjects that are remembered. Beyond it, those are forgotten about which something may be logged again.
+/// Subjects that are remembered. Above this number, subjects are forgotten whose next message may be logged.
 const SUBJECTS_MAX: usize = 1_024;
 
-/// When the next message of a kind is logged, and how many were left out since the last one.
+/// The time of the next logged message of a kind, and the number of messages left out since the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct LogLimit {
     next_at: Option<Instant>,
@@ -17,7 +17,7 @@ struct LogLimit {
 }
 
 impl LogLimit {
-    /// How many messages were left out before this one; `None` if it should be suppressed as well.
+    /// The number of messages left out before this one; `None` if this message should be suppressed too.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.next_at.is_some_and(|at| now < at) {
             self.left_out_count = self.left_out_count.saturating_add(1);
@@ -27,7 +27,7 @@ impl LogLimit {
         Some(std::mem::take(&mut self.left_out_count))
     }
 
-    /// When to log a message for the suppressed ones, if there are any.
+    /// The time to log a message about the suppressed ones, if any.
     fn due_at(&self) -> Option<Instant> {
         self.next_at.filter(|_| self.left_out_count > 0)
     }
@@ -56,7 +56,7 @@ impl LimitedLog {
 
     fn admit(&mut self, subject: &str, message: &str, now: Instant) -> Option<String> {
         if self.by_subject.len() >= SUBJECTS_MAX {
-            // Their suppressed messages are not reported: they have been quiet since.
+            // Suppressed messages of these subjects are not reported: the subjects have been quiet since.
             self.by_subject.retain(|_, limit| limit.next_at.is_some_and(|at| now < at));
         }
         let left_out_count = self.by_subject.entry(subject.to_owned()).or_default().admit(now)?;
@@ -74,7 +74,7 @@ pub struct VersionChange {
     pub from: u32,
     /// The serial of the version.
     pub to: u32,
-    /// The line about this version alone, after the name of the zone.
+    /// The line about this version alone, after the zone's name.
     pub line: String,
     /// The text after the serials in a line about several versions, of which this is the last.
     pub of_several: String,
@@ -89,7 +89,7 @@ pub struct VersionLog {
 #[derive(Debug, Default)]
 struct Versions {
     limit: LogLimit,
-    /// Those that were left out: the serial before the first one, and the last one.
+    /// The versions that were left out: the serial before the first one, and the last version.
     left_out: Option<(u32, VersionChange)>,
 }
 
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!([note("a", 2, 2), note("a", 3, 3), note("a", 4, 59)], [None, None, None]);
         assert_eq!(note("a", 5, 60).as_deref(), Some("zone a: serial 2 -> 6, 4 versions, 6 records"));
         assert_eq!(note("a", 6, 61), None);
-        // Nothing follows: the last ones are logged nevertheless.
+        // No message follows: the last versions are logged nevertheless.
         assert_eq!(log.due_at(), Some(at(120)));
         assert_eq!(log.take_due(at(119)), [""; 0]);
         assert_eq!(log.take_due(at(120)), ["zone a: serial 6 -> 7, 5 -> 6 records"]);

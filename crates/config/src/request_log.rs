@@ -14,11 +14,11 @@ pub type QueryLog = RequestLog<QueryVariable>;
 /// A log of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLog<V> {
-    /// Where its lines go.
+    /// The target of the log's lines.
     pub output: LogOutput,
     /// The content of a line.
     pub format: Arc<Format<V>>,
-    /// Of how many requests one is logged.
+    /// One in this many requests is logged.
     pub one_of: u32,
 }
 
@@ -35,20 +35,20 @@ pub struct Dnstap {
     pub identity: Option<String>,
 }
 
-/// Where the lines of a log go.
+/// The target of a log's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOutput {
-    /// The file, or what takes its place.
+    /// The file or another target.
     pub target: LogTarget,
     /// The position of the target in the configuration.
     pub location: ValueLocation,
-    /// When another file is begun; `None` if another program does that.
+    /// The rotation of the file; `None` if another program rotates it.
     pub rotation: Option<Rotation>,
 }
 
 impl LogOutput {
-    /// Why the supervisor cannot open it, if it runs as this user; or a warning that others than that user and
-    /// `account`, as which the server serves, could replace it.
+    /// The reason why the supervisor cannot open it, if it runs as this user; or a warning that users other than this
+    /// user and the server's `account` could replace it.
     pub fn path_problem(&self, account: Option<u32>) -> Option<Diagnostic> {
         let LogTarget::File(path) = &self.target else { return None };
         match check_log_file(path) {
@@ -67,7 +67,7 @@ pub enum LogTarget {
     Stdout,
     /// Standard error.
     Stderr,
-    /// The syslog daemon of this machine, which journald replaces.
+    /// This machine's syslog daemon, which journald replaces.
     Syslog,
     /// A program that listens at the Unix socket with this path and reads dnstap messages.
     Dnstap(PathBuf),
@@ -76,13 +76,13 @@ pub enum LogTarget {
 /// How the supervisor rotates a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// When another file is begun.
+    /// The condition for starting a new file.
     pub time: RotationTime,
     /// Earlier files that are kept, compressed.
     pub keep: u32,
 }
 
-/// When another file is begun.
+/// The condition for starting a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationTime {
     /// After midnight, UTC.

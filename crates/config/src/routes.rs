@@ -1,7 +1,11 @@
 //! The routes of a configuration: the requests that an application answers, and the defaults of their keys.
 
 use crate::diagnostic::ValueLocation;
-use sanderling_site_rules::{Backend, Route, RouteAction};
+use sanderling_site_rules::{
+    Backend, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction, RouteConditions, RuleError,
+};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Routes of one site: each request is compared with them one after the other.
 pub(super) const ROUTES_MAX: usize = 256;
@@ -23,6 +27,8 @@ pub(super) const CONNECT_TIMEOUT_MS_MAX: u64 = 600_000;
 /// Less than the time after which applications close an unused connection: 5 s in Node. A request that is sent at that
 /// moment would be lost.
 pub(super) const IDLE_TIMEOUT_MS_DEFAULT: u64 = 4_000;
+/// The same for FastCGI: each connection that is kept occupies a process of php-fpm, for which other requests may wait.
+pub(super) const FASTCGI_IDLE_TIMEOUT_MS_DEFAULT: u64 = 100;
 pub(super) const IDLE_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// Connections of each worker to each server.
 pub(super) const CONNECTIONS_DEFAULT: u64 = 512;
@@ -49,4 +55,34 @@ impl SiteRoute {
             RouteAction::Respond { .. } => None,
         }
     }
+}
+
+/// The pattern of a route: `/api/` is all below it.
+///
+/// # Errors
+/// The problem.
+pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
+    if text.ends_with('/') { Pattern::parse(&format!("{text}*"), &[]) } else { Pattern::parse(text, &[]) }
+}
+
+/// The route `name` to one server that speaks HTTP, with the default of each key.
+pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -> Route {
+    let backend = Backend {
+        servers: vec![server],
+        protocol: BackendProtocol::Http1,
+        connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
+        idle_timeout: Duration::from_millis(IDLE_TIMEOUT_MS_DEFAULT),
+        connections_max: usize::try_from(CONNECTIONS_DEFAULT).unwrap_or(usize::MAX),
+    };
+    let pass = BackendRoute {
+        backend: Arc::new(backend),
+        strip_prefix: false,
+        host: None,
+        request_fields: Vec::new(),
+        response_fields: Vec::new(),
+        body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
+        timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
+    };
+    let (name, literal_bytes, conditions) = (name.to_owned(), pattern.literal_bytes(), RouteConditions::default());
+    Route { name, pattern, literal_bytes, conditions, files_first: false, action: RouteAction::Pass(Box::new(pass)) }
 }

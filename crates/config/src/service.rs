@@ -1,4 +1,4 @@
-//! The services of the program, and which of its listeners belong to a service manager.
+//! The program's services, and which of its listeners belong to a service manager.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,10 +19,10 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them, in the order of their listeners.
+    /// All services, in listener order.
     pub const ALL: [Service; 5] = [Service::Http, Service::Https, Service::Dns, Service::Dot, Service::Metrics];
 
-    /// Its names: that of [`Service::name`], and that in messages.
+    /// The names of the service: for [`Service::name`], and for messages.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Service::Http => ("http", "HTTP"),
@@ -67,7 +67,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// The service of a listener, and whether a service manager owns it.
+/// A listener's service, and whether a service manager owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerRole {
     /// The service.

@@ -15,14 +15,14 @@ pub const ZONE_KEYS: &str = "keys";
 /// A signed zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedZone {
-    /// The name of the zone.
+    /// The zone's name.
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
     /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
     /// still expects them.
     pub is_leaving: bool,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -92,9 +92,9 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
 pub struct Signing {
     /// The algorithm of new keys.
     pub algorithm: SigningAlgorithm,
-    /// The keys that there are.
+    /// The key layout: a CSK, or a KSK and a ZSK.
     pub keys: ZoneKeyLayout,
-    /// Whether NSEC3 records prove that a name does not exist, and not NSEC records.
+    /// Whether NSEC3 records, instead of NSEC records, prove that a name does not exist.
     pub nsec3: bool,
     /// The serial of a signed version.
     pub serial: SignedSerial,
@@ -108,10 +108,10 @@ pub struct Signing {
     pub dnskey_ttl_s: u32,
     /// Seconds that are added to each wait for caches.
     pub rollover_safety_s: u32,
-    /// The servers of the parent zone; if there are none, the resolver of the system is asked for them.
+    /// The parent zone's servers; if empty, the system resolver finds them.
     pub parent_servers: Vec<SocketAddr>,
-    /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers
-    /// are kept in the zone.
+    /// The zone's name servers whose versions other signers sign (RFC 8901). If there are any, the keys of these
+    /// signers are kept in the zone.
     pub other_signers: Vec<DomainName>,
 }
 
@@ -146,25 +146,25 @@ pub enum SigningAlgorithm {
     RsaSha256,
 }
 
-/// The keys of a zone.
+/// A zone's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZoneKeyLayout {
-    /// One key signs everything.
+    /// A single key signs everything (CSK).
     #[default]
     Csk,
-    /// One key signs the keys, and one the other records.
+    /// A KSK signs the keys, and a ZSK signs the other records.
     KskZsk,
 }
 
 /// The serial of a signed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignedSerial {
-    /// The serial of the zone file.
+    /// The zone file's serial.
     Keep,
-    /// The serial of the zone file if it is later than the last one, otherwise the last one plus one.
+    /// The zone file's serial if it is later than the last one, otherwise the last one plus one.
     #[default]
     Increment,
-    /// The date, and two digits.
+    /// The date, followed by two digits.
     Date,
     /// Seconds since 1970.
     UnixTime,

@@ -1,4 +1,4 @@
-//! The sites of a configuration, and how their files are served.
+//! A configuration's sites, and how their files are served.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No
-    /// host belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite)
-    /// selects the site.
+    /// The site's hosts, its own domain before the aliases; `*.example.com` is all names below example.com. No host
+    /// belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite) selects the
+    /// site.
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute; `None` if only routes answer.
     pub document_root: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Site {
     pub options: SiteOptions,
 }
 
-/// How the files of a site are served.
+/// How a site's files are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over
@@ -54,20 +54,20 @@ pub struct SiteOptions {
 pub struct DohPath {
     /// The path.
     pub path: String,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
 /// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hsts {
-    /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
+    /// The time for which browsers remember the policy after they last saw it; 0 makes them forget it.
     pub max_age_s: u64,
     /// Whether it also applies to all names below the host.
     pub subdomains: bool,
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -103,7 +103,7 @@ impl Site {
     /// Whether the document root, if there is one, is a directory.
     ///
     /// # Errors
-    /// It is not, or it cannot be reached.
+    /// Returns an error if the document root is not a directory, or cannot be reached.
     pub fn check_document_root(&self) -> Result<(), Diagnostic> {
         let Some(document_root) = &self.document_root else { return Ok(()) };
         check_directory("site", document_root).map_err(|problem| Diagnostic::error(self.location.clone(), problem))

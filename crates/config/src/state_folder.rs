@@ -12,14 +12,13 @@ use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
-/// The remedy if there is none. A folder below one with zones could be read by the server process.
+/// The remedy for a missing state folder. A folder below one with zones could be read by the server process.
 pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or user files";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Config {
-    /// The state folder: that of the argument `--state`, of the configuration, of the service manager, or the default
-    /// one of root.
+    /// The state folder: from the argument `--state`, the configuration or the service manager, or root's default.
     pub fn state_folder(&self, argument: Option<&Path>) -> Option<PathBuf> {
         let of_service_manager =
             || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -37,8 +36,8 @@ impl Config {
         self.acme.is_some() && self.automatic_certificates().next().is_some()
     }
 
-    /// That the agent has no state folder, and none is created: asked as the user that starts the server. The argument
-    /// `--state` is not known.
+    /// The problem that the agent has no state folder and none is created, checked as the user that starts the server.
+    /// The argument `--state` is not known.
     pub fn missing_state_problem(&self) -> Option<Diagnostic> {
         if !self.needs_agent() {
             return None;
@@ -60,7 +59,7 @@ impl Config {
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
     }
 
-    /// The functions that need a state folder.
+    /// The enabled functions that need a state folder.
     pub fn without_state(&self) -> String {
         let effects = [
             (!self.signed_zones.is_empty(), "zones with `dnssec` are not signed"),
@@ -74,7 +73,7 @@ impl Config {
         effects.join(", ")
     }
 
-    /// Whether there is something in the state folder, or may be from before.
+    /// Whether the state folder has content, or may have content from an earlier configuration.
     pub fn uses_state_folder(&self) -> bool {
         self.state.is_some() || self.needs_agent()
     }
@@ -84,7 +83,7 @@ impl Config {
 /// may be root: no link leads out of it. Both files belong to one generation.
 ///
 /// # Errors
-/// They do not exist, or cannot be read.
+/// Returns an error if the files do not exist or cannot be read.
 pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
@@ -95,7 +94,7 @@ pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Secret
 /// The content of the file `name` in a folder that the agent can write, of at most `bytes_max`.
 ///
 /// # Errors
-/// It is not there, cannot be read, or is longer.
+/// Returns an error if the file does not exist, cannot be read, or is longer than `bytes_max`.
 pub fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
     let file = folder.open_beneath(name)?;
     let length_bytes = file.metadata()?.length_bytes;

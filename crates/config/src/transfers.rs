@@ -1,4 +1,4 @@
-//! Which clients may transfer zones, and the keys that sign the transfers.
+//! The clients that may transfer zones, and the keys that sign the transfers.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
@@ -39,13 +39,13 @@ impl TsigAlgorithm {
 /// A key that this server shares with others (RFC 8945), and the file with its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TsigKeyFile {
-    /// The name of the key.
+    /// The key's name.
     pub name: DomainName,
-    /// Its algorithm.
+    /// The key's algorithm.
     pub algorithm: TsigAlgorithm,
     /// The file, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Its position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -53,7 +53,7 @@ impl TsigKeyFile {
     /// Reads the secret.
     ///
     /// # Errors
-    /// The file cannot be read, or is malformed.
+    /// Returns an error if the file cannot be read, or is malformed.
     pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {
@@ -65,7 +65,7 @@ impl TsigKeyFile {
         secret.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 
-    /// Why the secret cannot be used or, as a warning, is not secret.
+    /// The reason why the secret cannot be used or, as a warning, why it is not secret.
     pub fn problems(&self) -> Vec<Diagnostic> {
         let secret = match self.read() {
             Ok(secret) => secret,
@@ -106,7 +106,7 @@ pub struct ZoneTransfers {
 /// A secondary server, which may transfer the zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secondary {
-    /// Its address and port.
+    /// The server's address and port.
     pub address: SocketAddr,
     /// The key that signs its queries; `None` if it needs none.
     pub key: Option<DomainName>,
@@ -115,7 +115,7 @@ pub struct Secondary {
 /// A primary server, which a zone is transferred from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Primary {
-    /// Its address and port.
+    /// The server's address and port.
     pub address: SocketAddr,
     /// The key that signs queries and replies; `None` if there is none.
     pub key: Option<DomainName>,
@@ -124,14 +124,14 @@ pub struct Primary {
 /// Clients that may transfer a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferRule {
-    /// Their network, an address and the bits of its prefix; `None` for any address.
+    /// The clients' network, an address and the bits of its prefix; `None` for any address.
     pub network: Option<(IpAddr, u8)>,
     /// The key that signs their queries; `None` if they need none.
     pub key: Option<DomainName>,
 }
 
 impl TransferRule {
-    /// Whether it is for this server.
+    /// Whether the rule applies to this server.
     pub(super) fn is_for(&self, server: &Secondary) -> bool {
         let has_address = |(network, bits): (IpAddr, u8)| match (network, server.address.ip()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -146,7 +146,7 @@ impl TransferRule {
     }
 }
 
-/// The transfers of each zone.
+/// Each zone's transfers.
 #[derive(Debug)]
 pub struct TransfersByZone<'c> {
     default: &'c ZoneTransfers,
@@ -166,7 +166,7 @@ impl<'c> TransfersByZone<'c> {
 }
 
 impl ZoneTransfers {
-    /// The rules, those of secondaries included.
+    /// All rules, including the secondaries.
     pub fn rules(&self) -> impl Iterator<Item = TransferRule> {
         let of_secondary = |secondary: &Secondary| {
             let address = secondary.address.ip();

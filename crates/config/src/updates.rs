@@ -1,4 +1,4 @@
-//! Which keys may change which records of a zone by dynamic update (RFC 2136).
+//! The keys that may change records of a zone by dynamic update (RFC 2136).
 
 use crate::domain_name::DomainName;
 
@@ -37,9 +37,9 @@ pub const UPDATE_TYPES: [&str; 26] = [
 pub struct UpdateRule {
     /// The key that signs the updates.
     pub key: DomainName,
-    /// The names of the records.
+    /// The records' names.
     pub names: Vec<NamePattern>,
-    /// The types of the records, in upper case; `None` for all.
+    /// The records' types, in upper case; `None` for all.
     pub types: Option<Vec<String>>,
 }
 
@@ -58,11 +58,11 @@ enum PatternLabel {
 }
 
 impl NamePattern {
-    /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@`
-    /// is the name of the zone itself.
+    /// The names of `text`, without the zone's name: labels, of which `*` is any one and `**` is any number. `@` is the
+    /// name of the zone itself.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub(super) fn parse(text: &str) -> Result<NamePattern, &'static str> {
         if text == "@" {
             return Ok(NamePattern(Vec::new()));
@@ -84,7 +84,7 @@ impl NamePattern {
         }
     }
 
-    /// Whether the pattern is for the name with these labels before those of the zone.
+    /// Whether the pattern matches the name with these labels in front of the zone name.
     pub fn matches(&self, labels: &[&[u8]]) -> bool {
         let is_same = |(pattern, label): (&PatternLabel, &&[u8])| match pattern {
             PatternLabel::Exact(exact) => exact.as_bytes().eq_ignore_ascii_case(label),

@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 /// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// The name of the zone. No two zones have the same.
+    /// The zone's name. No two zones have the same.
     pub apex: DomainName,
     /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
     /// The position of the file in the configuration.
     pub location: ValueLocation,
-    /// Which process or person writes the file.
+    /// The process or person that writes the file.
     pub origin: ZoneOrigin,
 }
 
-/// Where the content of a zone comes from.
+/// The origin of a zone's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneOrigin {
     /// The operator writes the file.
@@ -37,20 +37,20 @@ pub enum ZoneOrigin {
     Primaries,
     /// The agent writes the file, which is the signed version of the operator's file.
     Signer,
-    /// The agent writes the file of a catalog, as with primaries. Only servers that may transfer it get answers from
-    /// it.
+    /// The agent writes the file of a catalog, as for a zone with primaries. Only servers that may transfer it get
+    /// answers from it.
     Catalog,
-    /// The same with the zones of this server.
+    /// The agent writes the file of a catalog that lists this server's zones.
     ProducedCatalog,
 }
 
 impl ZoneOrigin {
-    /// Whether the records are none of the operator.
+    /// Whether the records come from elsewhere than the operator's file.
     pub fn is_agent(self) -> bool {
         matches!(self, ZoneOrigin::Primaries) || self.is_catalog()
     }
 
-    /// Whether it is a catalog.
+    /// Whether the zone is a catalog.
     pub fn is_catalog(self) -> bool {
         matches!(self, ZoneOrigin::Catalog | ZoneOrigin::ProducedCatalog)
     }
@@ -59,11 +59,11 @@ impl ZoneOrigin {
 /// A zone that is transferred from primary servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondaryZone {
-    /// The name of the zone.
+    /// The zone's name.
     pub apex: DomainName,
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
-    /// Their position in the configuration.
+    /// The position in the configuration, for messages.
     pub location: ValueLocation,
 }
 
@@ -78,10 +78,10 @@ pub fn journal_file(apex: &DomainName) -> PathBuf {
     Path::new(JOURNALS).join(format!("{}.journal", zone_file_name(apex)))
 }
 
-/// The folder with what dynamic updates have made of zones, below the state folder.
+/// The folder with the results of dynamic updates, below the state folder.
 pub const UPDATES: &str = "updates";
 
-/// The file with what dynamic updates have made of the zone at `apex`, below the state folder.
+/// The file with the results of dynamic updates for the zone at `apex`, below the state folder.
 pub fn update_file(apex: &DomainName) -> PathBuf {
     Path::new(UPDATES).join(format!("{}.update", zone_file_name(apex)))
 }
@@ -91,13 +91,13 @@ pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
     Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(apex)))
 }
 
-/// Bytes of the longest name of a zone in names of files: 255 without the longest extension and the start of the name
-/// of a file that is being written.
+/// Maximum length of a zone name in a file name: 255 bytes minus the longest extension, and minus the prefix of a file
+/// that is being written.
 const FILE_NAME_BYTES_MAX: usize = 255 - ".new-".len() - ".journal".len();
 
-/// The name of a zone in names of files of the state folder. Different zones have different ones.
+/// A zone's name in file names of the state folder. Different zones have different file names.
 pub fn zone_file_name(apex: &DomainName) -> String {
-    // Names of zones have no `%`. They may have slashes (RFC 2317 §4).
+    // Names of zones have no `%`. Zone names may contain slashes (RFC 2317 §4).
     let mut name = match apex.as_str() {
         "." => "%2E".to_owned(),
         name => name.replace('/', "%2F"),
@@ -128,7 +128,7 @@ impl Zone {
     /// Whether the zone file is a regular file.
     ///
     /// # Errors
-    /// It is not, or it cannot be reached.
+    /// Returns an error if the path is not a file, or cannot be reached.
     pub fn check_file(&self) -> Result<(), Diagnostic> {
         check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
@@ -145,7 +145,7 @@ pub struct ZoneFolder {
     pub location: ValueLocation,
 }
 
-/// The zones of a folder.
+/// A folder's zones.
 #[derive(Debug, Default)]
 pub struct ZoneListing {
     /// The zones that the folder defines, in the order of their names.
@@ -181,12 +181,12 @@ impl ZoneFolder {
     /// Whether the folder can be listed.
     ///
     /// # Errors
-    /// It cannot.
+    /// Returns an error if the folder cannot be listed.
     pub fn check(&self) -> Result<(), Diagnostic> {
         fs::read_dir(&self.directory).map(|_| ()).map_err(|error| self.unreadable(&error))
     }
 
-    /// Why the folder cannot be listed.
+    /// The reason why the folder cannot be listed.
     pub fn unreadable(&self, error: &io::Error) -> Diagnostic {
         let user = sanderling_os::user::switched_name().map_or(String::new(), |name| format!(" as the user `{name}`"));
         let message = format!("cannot list the zones in `{}`{user}: {}", self.directory.display(), error_text(error));
@@ -197,10 +197,10 @@ impl ZoneFolder {
         Diagnostic::error(self.location.clone(), Problem::new(message, remedy))
     }
 
-    /// Lists the zones. One that is in `own_zones`, those of sections `[domain."NAME"]`, is not one of the folder.
+    /// Lists the zones. A zone in `own_zones`, which have sections `[domain."NAME"]`, does not belong to the folder.
     ///
     /// # Errors
-    /// The folder cannot be listed.
+    /// Returns an error if the folder cannot be listed.
     pub fn list(&self, own_zones: &[Zone]) -> io::Result<ZoneListing> {
         let names = folder_pattern::list(&self.directory, &self.extension)?;
         let own: HashMap<&DomainName, &Zone> = own_zones.iter().map(|zone| (&zone.apex, zone)).collect();
@@ -213,7 +213,7 @@ impl ZoneFolder {
             let apex = match DomainName::parse(text.strip_suffix(self.extension.as_str()).unwrap_or(&text)) {
                 Ok(apex) => apex,
                 Err(Problem { message, .. }) => {
-                    let message = format!("the file name is not the name of a zone: {message}");
+                    let message = format!("the file name is not a zone name: {message}");
                     let remedy = format!("rename it to NAME{}, or remove it", self.extension);
                     listing.problems.push(Diagnostic::error(location, Problem::new(message, remedy)));
                     continue;
@@ -324,7 +324,7 @@ mod tests {
         let problems = problems.join("\n").replace(&format!("{}/", base.path().display()), "");
         assert_eq!(
             problems,
-            "a..b.zone: the file name is not the name of a zone: invalid domain name `a..b`: it has an empty label; \
+            "a..b.zone: the file name is not a zone name: invalid domain name `a..b`: it has an empty label; \
              rename it to NAME.zone, or remove it\na.example.zone: the zone a.example is also in A.example.zone, \
              which is used instead; remove one of the two\ntest: warning: the zone own.example is also in \
              own.example.zone, which is not used; remove one of the two"

@@ -25,7 +25,7 @@ const DELEGATION_COUNT: usize = 100_000;
 const OTHER_COUNT: usize = 1_000;
 /// Records of the zone whose loading and changes are measured.
 const LOAD_RECORD_COUNT: usize = 1_000_000;
-/// Changes, one after the other.
+/// Changes, one after another.
 const EDIT_COUNT: usize = 20_000;
 /// Changes before answers are measured.
 const EDIT_COUNT_OF_ANSWERS: usize = 2_000;
@@ -35,7 +35,7 @@ const JOURNAL_BYTES_MAX: usize = 1 << 20;
 const QUERY_COUNT: usize = 1 << 16;
 /// Queries of a batch.
 const BATCH_COUNT: usize = 32;
-/// Runs, of which the fastest counts: other load only adds to the time.
+/// Number of runs, of which the fastest counts: other load only adds to the time.
 const RUN_COUNT: usize = 15;
 const SEED: HashSeed = HashSeed(0x5eed);
 const INFO: RequestInfo = RequestInfo {
@@ -111,7 +111,7 @@ fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     })
 }
 
-/// [`time_answers`] by itself, so that instructions after changes can be counted alone.
+/// [`time_answers`] alone, so that instructions after changes can be counted separately.
 #[inline(never)]
 fn time_later_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     black_box(time_answers(zones, queries, run_count))

@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod answers;
 mod changes;
 mod transfers;

@@ -1,8 +1,8 @@
 //! Measures the processor time in which a zone is signed: `cargo run --release -p sanderling-dnssec --example
 //! sign_speed -- [NAMES]`.
 //!
-//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one
-//! record changes, and the zone is signed as a whole; then names are added and removed, one after the other, and only
+//! The zone has an address for each name. The zone is signed with signatures that cost nothing and with ECDSA P-256.
+//! Then one record changes, and the whole zone is signed; finally names are added and removed one by one, and only
 //! these changes are signed.
 
 use aws_lc_rs::rand::SystemRandom;
@@ -21,7 +21,7 @@ const NAME_COUNT: u32 = 1_000_000;
 const TTL_S: u32 = 3600;
 const CHANGE_COUNT: usize = 2000;
 
-/// Signs, or returns bytes of the same length.
+/// A signer, or a stand-in that returns bytes of the same length.
 struct Signer(Option<EcdsaKeyPair>);
 
 impl ZoneSigner for Signer {

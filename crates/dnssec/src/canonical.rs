@@ -8,7 +8,7 @@ const LABEL: u8 = 1;
 const ESCAPE: u8 = 2;
 
 /// Appends a key of `name` to `out`: keys, compared as bytes, have the canonical order of their names. A key has no
-/// byte 0 except after [`ESCAPE`], and the key of a name begins with that of each ancestor.
+/// byte 0 except after [`ESCAPE`], and a name's key begins with the key of each ancestor.
 pub(crate) fn put_order_key(name: Name<'_>, out: &mut Vec<u8>) {
     let mut labels = [&[][..]; sanderling_dns::name::LABEL_COUNT_MAX];
     let mut count = 0;
@@ -27,13 +27,12 @@ pub(crate) fn put_order_key(name: Name<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the name with the key `key` is below the one with the key `ancestor`.
+/// Whether the name with the key `key` is below the name with the key `ancestor`.
 pub(crate) fn is_below(key: &[u8], ancestor: &[u8]) -> bool {
     key.strip_prefix(ancestor).is_some_and(|rest| rest.first() == Some(&LABEL))
 }
 
-/// The keys of the names above the one with the key `key`, from the one below the name with the key `apex` on; `key` is
-/// below `apex`.
+/// The keys of the names above `key`, starting just below `apex`; `key` is below `apex`.
 pub(crate) fn keys_between<'k>(apex: &[u8], key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
     let mut at = apex.len();
     std::iter::from_fn(move || {
@@ -49,8 +48,8 @@ pub(crate) fn keys_between<'k>(apex: &[u8], key: &'k [u8]) -> impl Iterator<Item
     })
 }
 
-/// A value greater than the keys of all names below the one with the key `key`, and not greater than that of any other
-/// name after it.
+/// A value greater than the keys of all names below the name with `key`, and not greater than the key of any later
+/// name.
 pub(crate) fn end_of_names_below(key: &[u8]) -> Vec<u8> {
     [key, &[LABEL + 1]].concat()
 }

@@ -1,4 +1,4 @@
-//! Public keys of zones, and the DS records of them (RFC 4034 §2 and §5).
+//! Public keys of zones, and their DS records (RFC 4034 §2 and §5).
 
 use data_encoding::{BASE64, HEXLOWER};
 use sanderling_dns::Name;
@@ -39,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// The role of a key.
+/// A key's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyRole {
@@ -62,7 +62,7 @@ impl fmt::Display for KeyRole {
 }
 
 impl KeyRole {
-    /// Whether the key signs the DNSKEY records, so that the parent zone has a DS record of it.
+    /// Whether the key signs the DNSKEY records, so that the parent zone has its DS record.
     pub fn signs_keys(self) -> bool {
         self != KeyRole::Zsk
     }
@@ -89,16 +89,16 @@ impl TryFrom<String> for KeyId {
 
     fn try_from(text: String) -> Result<KeyId, &'static str> {
         let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(KeyId).ok_or("the ID of a key has 64 hexadecimal digits")
+        bytes.map(KeyId).ok_or("a key ID has 64 hexadecimal digits")
     }
 }
 
-/// A public key as its DNSKEY record has it.
+/// A public key in the form of its DNSKEY record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicKey {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The role of the key. A CSK or KSK has the flag SEP.
+    /// The key's role. A CSK or KSK has the flag SEP.
     pub role: KeyRole,
     /// The public key field (RFC 3110 §2, RFC 6605 §4, RFC 8080 §3).
     #[serde(rename = "public-key", serialize_with = "write_base64", deserialize_with = "read_base64")]
@@ -115,7 +115,7 @@ fn read_base64<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<u8>, D::E
 }
 
 impl PublicKey {
-    /// The name of the key.
+    /// The key's name.
     pub fn id(&self) -> KeyId {
         KeyId(Sha256::digest(&self.bytes).into())
     }
@@ -142,8 +142,8 @@ impl PublicKey {
         Ds { digest_type: DIGEST_SHA384, digest: self.digest::<Sha384>(apex), ..self.ds(apex) }
     }
 
-    /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
-    /// taken to be: its key must not go while it exists.
+    /// Whether `ds` is a DS record of this key for the zone `apex`. A DS record with another digest than SHA-256 or
+    /// SHA-384 counts as this key's: the key must not go while it exists.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         ds.is_of(&self.rdata(), apex)
     }
@@ -171,7 +171,7 @@ pub fn key_tag(dnskey_rdata: &[u8]) -> u16 {
 pub struct Ds {
     /// The key tag of the DNSKEY record.
     pub key_tag: u16,
-    /// The algorithm of the key.
+    /// The key's algorithm.
     pub algorithm: u8,
     /// The digest algorithm.
     pub digest_type: u8,
@@ -187,8 +187,8 @@ impl Ds {
         (!digest.is_empty()).then(|| Ds { key_tag, algorithm, digest_type, digest: digest.to_vec() })
     }
 
-    /// Whether this is a DS record of the key with this DNSKEY record, of the zone `apex`. With another digest than
-    /// SHA-256 or SHA-384, it is taken to be.
+    /// Whether this is a DS record of the key with this DNSKEY record, of the zone `apex`. A DS record with another
+    /// digest than SHA-256 or SHA-384 counts as this key's.
     pub fn is_of(&self, dnskey_rdata: &[u8], apex: Name<'_>) -> bool {
         let is_digest = match self.digest_type {
             DIGEST_SHA256 => self.digest == digest::<Sha256>(dnskey_rdata, apex),

@@ -10,7 +10,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 pub mod signing_state;
 pub mod zone_keys;
 pub mod sign;

@@ -21,7 +21,7 @@ pub struct Record<'r> {
     pub rdata: &'r [u8],
 }
 
-/// Collects records in any order. Owners that are the same as before need no further memory.
+/// Collects records in any order. An owner that equals the previous one needs no further memory.
 #[derive(Clone, Debug, Default)]
 pub struct RecordsBuilder {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ struct StoredName {
     start: usize,
     wire_bytes: u16,
     key_bytes: u16,
-    /// The index of its first record. A builder does not have it yet.
+    /// The index of the name's first record. A builder does not have it yet.
     records_start: u32,
 }
 
@@ -83,16 +83,16 @@ fn canonical(rtype: Rtype, rdata: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl RecordsBuilder {
-    /// Adds a record. Its RDATA passes [`sanderling_dns::rdata::check`].
+    /// Adds a record. The RDATA must pass [`sanderling_dns::rdata::check`].
     ///
     /// # Panics
-    /// If the RDATA has more than 64 KiB.
+    /// Panics if the RDATA has more than 64 KiB.
     pub fn push(&mut self, record: Record<'_>) {
         let name = self.put_name(record.owner);
         self.put(name, record.rtype, record.ttl_s, record.rdata);
     }
 
-    /// The name of records that follow. If the last name was the same, it is used again.
+    /// The name of records that follow. If the last name was equal, it is reused.
     pub(crate) fn put_name(&mut self, owner: Name<'_>) -> NameIndex {
         let is_last =
             self.names.last().is_some_and(|last| last.wire(&self.bytes).eq_ignore_ascii_case(owner.as_bytes()));
@@ -121,11 +121,11 @@ impl RecordsBuilder {
         name_of(self.names[name.0 as usize].wire(&self.bytes))
     }
 
-    /// The records in canonical order, each once. Where the records of an RRset have several TTLs, each gets the lowest
-    /// (RFC 2181 §5.2).
+    /// The records in canonical order, each once. Where an RRset's records have several TTLs, each gets the lowest (RFC
+    /// 2181 §5.2).
     ///
     /// # Panics
-    /// With 2^32 records.
+    /// Panics with 2^32 records.
     pub fn finish(self) -> Records {
         let RecordsBuilder { bytes, names, mut records, key: _ } = self;
         let (ranks, mut names) = sorted_names(&bytes, &names);
@@ -275,7 +275,7 @@ impl Records {
         self.position(&order_key(owner)).ok().map(|index| self.node_at(index))
     }
 
-    /// The index of the name with this key, or of the first one after it.
+    /// The index of the name with this key, or of the next name.
     pub(crate) fn position(&self, key: &[u8]) -> Result<usize, usize> {
         self.names.binary_search_by(|name| name.key(&self.bytes).cmp(key))
     }
@@ -397,12 +397,12 @@ impl<'r> Rrset<'r> {
         self.records[0].rtype
     }
 
-    /// The TTL of the records; of RRSIG records, that of the first.
+    /// The TTL of the records; for RRSIG records, the TTL of the first.
     pub(crate) fn ttl_s(self) -> u32 {
         self.records[0].ttl_s
     }
 
-    /// The RDATA of the records, in canonical order.
+    /// The records' RDATA, in canonical order.
     pub(crate) fn rdatas(self) -> impl ExactSizeIterator<Item = &'r [u8]> + Clone {
         let bytes = self.bytes;
         self.records.iter().map(move |record| record.rdata(bytes))

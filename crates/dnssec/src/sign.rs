@@ -1,4 +1,4 @@
-//! Makes a signed version of a zone from its records and the signed version before it.
+//! Makes a signed version of a zone from its records and the previous signed version.
 
 mod change;
 mod version;
@@ -17,7 +17,7 @@ pub trait ZoneSigner {
     /// (RFC 3110, RFC 6605 §4, RFC 8080 §4).
     ///
     /// # Errors
-    /// Why something cannot be signed, for a message. Then the zone is not signed.
+    /// Returns the reason why something cannot be signed, for a message. The zone is then not signed.
     fn sign(&mut self, inputs: &[SigningInput<'_>]) -> Result<Vec<Vec<u8>>, String>;
 }
 
@@ -30,7 +30,7 @@ pub struct SigningInput<'i> {
     pub bytes: &'i [u8],
 }
 
-/// Signatures begin to be valid so much earlier, since clocks of resolvers may be behind.
+/// Seconds by which signatures are valid earlier, since resolvers' clocks may be behind.
 pub const INCEPTION_OFFSET_S: u32 = 3600;
 /// Inputs of one call of [`ZoneSigner::sign`] at most.
 pub const BATCH_COUNT_MAX: usize = 256;
@@ -53,7 +53,8 @@ pub struct KeyInUse {
 pub struct KeysInUse {
     /// The keys.
     pub keys: Vec<KeyInUse>,
-    /// The RDATA of the CDS records: of DS records that the parent zone is to have, or the one of RFC 8078 §4.
+    /// The RDATA of the CDS records: for the DS records that the parent zone should have, or the deletion record of RFC
+    /// 8078 §4.
     pub cds: Vec<Vec<u8>>,
     /// The RDATA of the CDNSKEY records.
     pub cdnskey: Vec<Vec<u8>>,
@@ -71,7 +72,7 @@ impl KeysInUse {
     }
 }
 
-/// How the zone proves that a name does not exist.
+/// The record type that proves that a name does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// NSEC (RFC 4034 §4).
@@ -80,12 +81,12 @@ pub enum Denial {
     Nsec3,
 }
 
-/// The serial of the signed version. Each is later than that of the previous version, except for `Keep`.
+/// The serial of the signed version. Each serial is later than the previous version's, except with `Keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialPolicy {
-    /// The serial of the unsigned records. Secondaries do not notice new signatures of the same records.
+    /// The unsigned records' serial. Secondaries do not notice new signatures of the same records.
     Keep,
-    /// The serial of the unsigned records if it is later; otherwise the last one plus one.
+    /// The unsigned records' serial if it is later; otherwise the last serial plus one.
     Increment,
     /// `YYYYMMDD00`, if that is later; otherwise the last one plus one.
     Date,
@@ -96,14 +97,14 @@ pub enum SerialPolicy {
 /// How a zone is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningParameters {
-    /// How the zone proves that a name does not exist.
+    /// The record type that proves that a name does not exist.
     pub denial: Denial,
-    /// How long a signature is valid.
+    /// The validity of a signature in seconds.
     pub validity_s: u32,
-    /// The time before its end from which on a signature is replaced.
+    /// The time before its expiry at which a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Those that
-    /// would be replaced within the next 24th part of this are replaced together.
+    /// Maximum seconds by which signatures expire earlier, so that they are not all replaced at the same time.
+    /// Signatures that would be replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -114,14 +115,14 @@ pub struct SigningParameters {
 }
 
 impl SigningParameters {
-    /// The time before its end at which a signature is replaced together with others.
+    /// The time before its expiry at which a signature is replaced together with others.
     fn replaced_before_s(&self) -> u32 {
         self.refresh_s.saturating_add(self.jitter_s / 24)
     }
 
     /// # Errors
-    /// If new signatures would be replaced immediately, or would be valid for longer than the process with the keys
-    /// allows.
+    /// Returns an error if new signatures would be replaced immediately, or would be valid for longer than the process
+    /// with the keys allows.
     pub fn check(&self) -> Result<(), SignError> {
         let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
         let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;
@@ -147,16 +148,16 @@ impl Default for SigningParameters {
 /// The input of [`sign`].
 #[derive(Clone, Copy, Debug)]
 pub struct SigningJob<'j> {
-    /// The apex of the zone.
+    /// The zone's apex.
     pub apex: Name<'j>,
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
-    /// ignored; DNSKEY, CDS and CDNSKEY records are kept together with those of `keys`.
+    /// ignored; DNSKEY, CDS and CDNSKEY records are kept, in addition to the records of `keys`.
     pub unsigned: &'j Records,
-    /// The previous signed version, whose signatures are kept if they are still right.
+    /// The previous signed version, whose signatures are kept if they are still correct.
     pub previous: Option<&'j Records>,
     /// The keys.
     pub keys: &'j KeysInUse,
-    /// How to sign.
+    /// The signing parameters.
     pub parameters: &'j SigningParameters,
     /// Now, in seconds since 1970.
     pub now_unix_s: u64,
@@ -169,11 +170,11 @@ pub struct SignedZone {
     pub records: Records,
     /// The serial.
     pub serial: u32,
-    /// Whether it differs from the previous version. If not, it has the same serial.
+    /// Whether it differs from the previous version. If not, the version keeps its serial.
     pub is_changed: bool,
-    /// When it must be signed again; `None` without signatures.
+    /// The time when the zone must be re-signed; `None` without signatures.
     pub sign_again_at_unix_s: Option<u64>,
-    /// How long resolvers keep parts of it.
+    /// The times for which resolvers keep parts of the zone.
     pub ttls: ZoneTtls,
     /// Signatures that were made.
     pub made_count: usize,
@@ -181,18 +182,18 @@ pub struct SignedZone {
     pub kept_count: usize,
 }
 
-/// Changes of the unsigned records of a zone. A record with another TTL is removed and added.
+/// Changes of a zone's unsigned records. A record with another TTL is removed and added.
 #[derive(Clone, Debug, Default)]
 pub struct RecordChanges {
     /// The records that the zone no longer has.
     pub removed: Records,
-    /// Those that it adds. An SOA replaces the previous one.
+    /// The records that the change adds. An SOA replaces the previous one.
     pub added: Records,
 }
 
 impl RecordChanges {
     /// The changes from the records for which `version` was signed, with `keys`, to `unsigned`; `None` if the whole
-    /// zone must be signed, because the records of keys have changed. It takes time in proportion to the zone.
+    /// zone must be signed, because the records of keys have changed. The time is proportional to the size of the zone.
     pub fn between(
         version: &ZoneVersion,
         unsigned: &Records,
@@ -212,15 +213,15 @@ impl RecordChanges {
 /// The input of [`sign_change`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeJob<'j> {
-    /// The apex of the zone.
+    /// The zone's apex.
     pub apex: Name<'j>,
     /// The changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
     pub changes: &'j RecordChanges,
-    /// Names whose signatures must be renewed if they expire soon: those of [`due_signatures`], or some of them.
+    /// Names whose signatures must be renewed if they expire soon: the names from [`due_signatures`], or some of them.
     pub renewed: &'j [NameBuf],
     /// The keys that the version was signed with.
     pub keys: &'j KeysInUse,
-    /// How it was signed.
+    /// The parameters with which the version was signed.
     pub parameters: &'j SigningParameters,
     /// Now, in seconds since 1970.
     pub now_unix_s: u64,
@@ -231,13 +232,13 @@ pub struct ChangeJob<'j> {
 pub struct SignedChange {
     /// The records that the next version no longer has.
     pub removed: Records,
-    /// Those that it adds.
+    /// The records that the change adds.
     pub added: Records,
     /// The serial of the previous version.
     pub serial_before: u32,
     /// The serial of the next version, which is later.
     pub serial: u32,
-    /// When the first of the examined signatures must be renewed.
+    /// The time when the first examined signature must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
     /// The longest TTL of the examined RRsets.
     pub longest_ttl_s: u32,
@@ -252,11 +253,11 @@ pub struct SignedChange {
 pub struct DueSignatures {
     /// The names that have them.
     pub names: Vec<NameBuf>,
-    /// When the first of all others must be renewed.
+    /// The time when the first of all other signatures must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
 }
 
-/// How long resolvers keep parts of a version.
+/// The times for which resolvers keep parts of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ZoneTtls {
     /// The DNSKEY records, or that there are none.
@@ -265,10 +266,10 @@ pub struct ZoneTtls {
     pub longest_s: u32,
 }
 
-/// Why a zone is not signed.
+/// The reason why a zone is not signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
-    /// Signatures would be replaced as soon as they are made, or be valid for too long.
+    /// Signatures would be replaced as soon as they are made, or would be valid for too long.
     #[error("signatures must be valid for longer than refresh and jitter together, and for at most 30 days")]
     Parameters,
     /// The apex has no SOA record, or several.
@@ -281,7 +282,7 @@ pub enum SignError {
     #[error("the zone does not have the record {0} {1} to remove")]
     OtherVersion(String, Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
-    #[error("the name of the zone is too long for NSEC3; use NSEC")]
+    #[error("the zone name is too long for NSEC3; use NSEC")]
     LongName,
     /// The signer has refused or failed.
     #[error("{0}")]
@@ -291,7 +292,7 @@ pub enum SignError {
 /// Signs a zone.
 ///
 /// # Errors
-/// Why it is not signed.
+/// Returns the reason why the zone is not signed.
 pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<SignedZone, SignError> {
     job.parameters.check()?;
     let apex = job.apex.to_lowercase();
@@ -299,13 +300,13 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
     version::make(&job, signer)
 }
 
-/// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which
-/// is a digest of all records, in proportion to the zone. `None` if [`sign`] must make the next version, since the
-/// change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is as before
-/// then, and after an error.
+/// Changes a signed version into the next one. The time is proportional to the size of the change; with a ZONEMD
+/// record, which is a digest of all records, to the size of the zone. `None` if [`sign`] must make the next version,
+/// since the change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is
+/// then unchanged, as after an error.
 ///
 /// # Errors
-/// Why it is not signed.
+/// Returns the reason why the zone is not signed.
 pub fn sign_change(
     version: &mut ZoneVersion,
     job: &ChangeJob<'_>,
@@ -317,7 +318,7 @@ pub fn sign_change(
     change::make(version, &job, signer)
 }
 
-/// Finds the signatures of `version` that must be renewed. It takes time in proportion to the zone.
+/// Finds the signatures of `version` that must be renewed. The time is proportional to the size of the zone.
 pub fn due_signatures(version: &ZoneVersion, parameters: &SigningParameters, now_unix_s: u64) -> DueSignatures {
     let mut due = DueSignatures { names: Vec::new(), sign_again_at_unix_s: None };
     for node in version.nodes() {

@@ -5,13 +5,13 @@ use crate::key::Algorithm;
 use sanderling_dns::rdata::{has_folded_names, put_canonical_rdata};
 use sanderling_dns::{Name, Rtype};
 
-/// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
+/// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record is preceded by its owner.
 pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
 /// The most seconds between inception and expiration: twice the usual time.
 pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
 
 const CLASS_IN: u16 = 1;
-/// Bytes of the fields of RRSIG RDATA before the name of the signer.
+/// Bytes of the fields of RRSIG RDATA before the signer's name.
 const HEAD_BYTES: usize = 18;
 /// Bytes of type, class and TTL of a record.
 const RECORD_HEAD_BYTES: usize = 8;
@@ -75,7 +75,7 @@ pub(crate) fn put_record(owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]
     put_canonical_rdata(rtype, rdata, out);
 }
 
-/// Why bytes are not signed.
+/// The reason why bytes are not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The input has more than [`SIGNING_INPUT_BYTES_MAX`].
@@ -87,7 +87,7 @@ pub enum InputError {
     /// The fields name another key or zone.
     #[error("it belongs to another key or zone")]
     OtherKey,
-    /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or not at all.
+    /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or would never be valid.
     #[error("the signature would be valid for more than {VALIDITY_S_MAX} s, or not at all")]
     Validity,
     /// The rest is not an RRset of the zone in canonical form.
@@ -100,7 +100,7 @@ pub enum InputError {
 /// [`VALIDITY_S_MAX`].
 ///
 /// # Errors
-/// Why the input must not be signed.
+/// Returns the reason why the input must not be signed.
 pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -> Result<(), InputError> {
     if input.len() > SIGNING_INPUT_BYTES_MAX {
         return Err(InputError::TooLong);
@@ -125,9 +125,9 @@ pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -
 pub struct InputRecords<'i> {
     /// The owner of all records.
     pub owner: Name<'i>,
-    /// Their type.
+    /// The records' type.
     pub rtype: Rtype,
-    /// Their RDATA.
+    /// The records' RDATA.
     pub rdatas: Vec<&'i [u8]>,
 }
 

@@ -5,10 +5,10 @@ use crate::zone_keys::ZoneKeys;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The number of the stored form. A program reads no other one.
+/// The number of the stored form. A program reads no other format.
 const FORM: u32 = 1;
 
-/// The state of the signing of a zone. It is stored after each change, before anything that follows from it is done.
+/// The state of the signing of a zone. The state is stored after each change, before any action that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SigningState {
@@ -16,9 +16,10 @@ pub struct SigningState {
     form: u32,
     /// The keys.
     pub keys: ZoneKeys,
-    /// The serial of the last version. It is here so that serials do not go back if that version is removed or lost.
+    /// The serial of the last version. The state keeps the serial so that serials do not go back if that version is
+    /// removed or lost.
     pub serial: Option<u32>,
-    /// Keys whose private keys must be erased. Until then, they must not be taken for new ones.
+    /// Keys whose private keys must be erased. Until then, they must not be mistaken for new keys.
     pub keys_to_erase: Vec<KeyId>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn apex(text: &str) -> NameBuf {
     NameBuf::joined(&labels, Name::ROOT).expect("a name")
 }
 
-/// The records of a zone file.
+/// A zone file's records.
 pub(crate) fn records(apex: Name<'_>, text: &str) -> Records {
     let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
     let mut builder = RecordsBuilder::default();
@@ -39,7 +39,7 @@ enum PrivateKey {
     Ed25519(Ed25519KeyPair),
 }
 
-/// Has the private keys of one zone, and checks what it signs.
+/// A signer with the private keys of one zone, which checks its inputs.
 pub(crate) struct TestSigner {
     apex: NameBuf,
     keys: HashMap<KeyId, (PublicKey, PrivateKey)>,
@@ -71,7 +71,7 @@ impl TestSigner {
         key
     }
 
-    /// Keys that sign what their roles say.
+    /// Keys that sign according to their roles.
     pub(crate) fn keys(&mut self, algorithm: Algorithm, roles: &[KeyRole]) -> KeysInUse {
         let key = |&role: &KeyRole| KeyInUse {
             key: self.make_key(algorithm, role),

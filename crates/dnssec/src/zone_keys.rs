@@ -1,10 +1,10 @@
-//! The keys of a zone, and their records in the zone, in the parent zone and in caches. From that follows when keys are
+//! A zone's keys, and their records in the zone, in the parent zone and in caches. This determines when keys are
 //! introduced and removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC 7583).
 //!
 //! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from
-//! there: its DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed
-//! while the others do not change (`rules`). First signing, rollovers of each key, another algorithm, one key instead
-//! of two, and the way back to an unsigned zone follow from the same rules.
+//! there: its DNSKEY record, its signatures in the zone, and its DS record. Rules determine which parts may be added or
+//! removed while the others do not change (`rules`). First signing, rollovers of each key, a change of algorithm, one
+//! key instead of two, and the return to an unsigned zone follow from the same rules.
 
 mod rules;
 mod status;
@@ -21,10 +21,10 @@ const DAY_S: u64 = 24 * 3600;
 const DS_TTL_S: u32 = 24 * 3600;
 /// The RDATA of the CDS record that asks for the removal of all DS records (RFC 8078 §4).
 pub const CDS_DELETE: [u8; 5] = [0; 5];
-/// The same as a CDNSKEY record.
+/// The CDNSKEY record that requests the deletion of the DS records.
 pub const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
 
-/// One key, one for keys and one for the zone, or none.
+/// A single key, a key for keys and a key for the zone, or no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyLayout {
@@ -46,7 +46,7 @@ impl KeyLayout {
     }
 }
 
-/// The keys that a zone is to have.
+/// The keys that a zone should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyPolicy {
     /// The algorithm of new keys.
@@ -68,24 +68,24 @@ enum Presence {
     /// Nowhere.
     #[default]
     Absent,
-    /// Some servers may have it. Of a DS record: the parent is asked to add it.
+    /// Some servers may have it. For a DS record: the parent is asked to add it.
     Added(Change),
-    /// All servers have it, and some caches may not until then.
+    /// All servers have the record, but some caches may lack it until this time.
     Spreading { until_unix_s: u64 },
-    /// All servers and caches have it.
+    /// All servers and caches have the record.
     Everywhere,
-    /// Some servers may have it still. Of a DS record: the parent is asked to remove it.
+    /// Some servers may have it still. For a DS record: the parent is asked to remove it.
     Removed(Change),
-    /// Of a DS record: the parent was asked to add it, is no longer asked, and may still add it.
+    /// For a DS record: the parent was asked to add it, is no longer asked, and may still add it.
     Withdrawn,
-    /// No server has it, and some caches may until then.
+    /// No server has the record, but some caches may have it until this time.
     Fading { until_unix_s: u64 },
 }
 
-/// Since when something changes.
+/// The progress of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
-    /// The first version of the zone with the change, when it is signed.
+    /// The first version of the zone with the change, once it is signed.
     version: Option<Version>,
 }
 
@@ -100,7 +100,7 @@ impl Presence {
     const ADDED: Presence = Presence::Added(Change { version: None });
     const REMOVED: Presence = Presence::Removed(Change { version: None });
 
-    /// Whether the next version, or the parent, is to have it.
+    /// Whether the next version, or the parent, should have the record.
     fn is_wanted(self) -> bool {
         matches!(self, Presence::Added(_) | Presence::Spreading { .. } | Presence::Everywhere)
     }
@@ -113,7 +113,7 @@ impl Presence {
         }
     }
 
-    /// Whether the next step of a DS record is one of the parent.
+    /// Whether the parent must do the next step for a DS record.
     fn waits_for_parent(self, now_unix_s: u64) -> bool {
         match self {
             Presence::Added(_) | Presence::Removed(_) | Presence::Withdrawn => true,
@@ -129,7 +129,7 @@ impl Presence {
         }
     }
 
-    /// Its progress over time.
+    /// The progress at a time.
     fn at(self, now_unix_s: u64) -> Presence {
         match self {
             Presence::Spreading { until_unix_s } if until_unix_s <= now_unix_s => Presence::Everywhere,
@@ -145,7 +145,7 @@ impl Presence {
         }
     }
 
-    /// All name servers have this version, and caches an older one for `ttl_s` at most.
+    /// Records that all name servers have this version, and that caches keep an older version for at most `ttl_s`.
     fn on_served(self, served: ServedSerial, ttl_s: u64) -> Presence {
         let until_unix_s = served.at_unix_s + ttl_s;
         let is_served = |it: Version| !is_later(it.serial, served.serial) && served.at_unix_s >= it.signed_at_unix_s;
@@ -160,7 +160,7 @@ impl Presence {
         }
     }
 
-    /// Of a DS record: the parent should no longer have it.
+    /// For a DS record: the parent should no longer have it.
     fn without_ds(self) -> Presence {
         match self {
             Presence::Added(_) => Presence::Withdrawn,
@@ -169,8 +169,8 @@ impl Presence {
         }
     }
 
-    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most. `is_current` is whether the
-    /// parent has a DS record that it is to have, or is to have none: it then adds none that it was asked for before.
+    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most. `is_current`: the parent
+    /// has a DS record that it should have, or should have none; it then adds no record that it was asked for earlier.
     fn on_parent(self, has_ds: bool, is_current: bool, at_unix_s: u64, ttl_s: u64, goal: Goal) -> Presence {
         let until_unix_s = at_unix_s + ttl_s;
         match (self, has_ds) {
@@ -183,7 +183,7 @@ impl Presence {
             (Presence::Spreading { .. } | Presence::Everywhere | Presence::Removed(_), false) => {
                 Presence::Fading { until_unix_s }
             }
-            // The parent is asked again before anything follows from it.
+            // The parent is asked again before any consequence.
             (Presence::Fading { until_unix_s }, false) if until_unix_s <= at_unix_s => Presence::Absent,
             (other, _) => other,
         }
@@ -194,11 +194,11 @@ impl Presence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Goal {
-    /// It is introduced and used.
+    /// The key is introduced and used.
     Active,
-    /// It is used until the key that replaces it is made.
+    /// The key is used until its replacement is made.
     Replaced,
-    /// It is removed.
+    /// The key is removed.
     Retired,
 }
 
@@ -235,14 +235,14 @@ impl ZoneKey {
     }
 }
 
-/// How long resolvers keep parts of the versions of a zone.
+/// The times for which resolvers keep parts of a zone's versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedTtls {
-    /// Of the last version.
+    /// The TTLs of the last version.
     current: ZoneTtls,
     /// The longest of earlier versions.
     before: ZoneTtls,
-    /// When the last version with another TTL was replaced.
+    /// The time when the last version with another TTL was replaced.
     replaced_at_unix_s: u64,
 }
 
@@ -268,7 +268,7 @@ fn longer(left: ZoneTtls, right: ZoneTtls) -> ZoneTtls {
     ZoneTtls { dnskey_s: left.dnskey_s.max(right.dnskey_s), longest_s: left.longest_s.max(right.longest_s) }
 }
 
-/// The state of the keys of a zone, to be stored after each change, before what follows from it is done.
+/// The state of a zone's keys, which must be stored after each change, before any action that follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneKeys {
     keys: Vec<ZoneKey>,
@@ -277,7 +277,7 @@ pub struct ZoneKeys {
     ds_ttl_s: Option<u32>,
 }
 
-/// The observations since the last call. Each part is absent if it is not known, or if servers disagree.
+/// The observations since the last call. Each part is absent if it is unknown, or if servers disagree.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     /// The oldest serial that any name server of the zone answers with, when all have answered.
@@ -291,7 +291,7 @@ pub struct Observations {
 pub struct ServedSerial {
     /// The oldest serial.
     pub serial: u32,
-    /// When the last of them answered, in seconds since 1970.
+    /// The time of the last answer, in seconds since 1970.
     pub at_unix_s: u64,
     /// The longest TTL of the DNSKEY records of name servers whose versions other signers sign. These have the DNSKEY
     /// records of this version.
@@ -303,7 +303,7 @@ pub struct ServedSerial {
 pub struct ParentDs {
     /// The DS records; empty if there are none.
     pub ds: Vec<Ds>,
-    /// Their TTL or, without DS records, that of the negative answer.
+    /// The TTL of the DS records or, without any, of the negative answer.
     pub ttl_s: u32,
     /// When the last of the servers answered, in seconds since 1970.
     pub at_unix_s: u64,
@@ -312,7 +312,7 @@ pub struct ParentDs {
 /// The RDATA of DNSKEY records of this signer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnskeyRdatas {
-    /// Those that each server of the zone is to have.
+    /// The records that each server of the zone should have.
     pub wanted: Vec<Vec<u8>>,
     /// The records that no server should have, not yet or no longer.
     pub unwanted: Vec<Vec<u8>>,
@@ -321,9 +321,9 @@ pub struct DnskeyRdatas {
 /// A key to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRequest {
-    /// Its algorithm.
+    /// The key's algorithm.
     pub algorithm: Algorithm,
-    /// Its role.
+    /// The key's role.
     pub role: KeyRole,
 }
 
@@ -336,7 +336,7 @@ pub struct Advanced {
     pub keys_needed: Vec<KeyRequest>,
     /// Keys that are no longer needed: their private keys can be erased.
     pub keys_to_erase: Vec<KeyId>,
-    /// When to call `advance` again without another observation.
+    /// The time to call `advance` again without another observation.
     pub next_at_unix_s: Option<u64>,
     /// Whether to query the name servers of the zone for its serial.
     pub asks_name_servers: bool,
@@ -365,12 +365,12 @@ pub enum RolloverKeys {
     Zsk,
 }
 
-/// Why a rollover does not start.
+/// The reason why a rollover does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloverError {
-    /// Another one has not ended.
+    /// Another rollover has not ended.
     #[error(
-        "keys are being introduced or removed; wait for the end of this rollover or, if the private keys may have \
+        "keys are being introduced or removed; wait until this rollover has finished or, if the private keys may have \
             leaked, add `--compromised`"
     )]
     InProgress,
@@ -459,7 +459,7 @@ impl ZoneKeys {
             policy.layout.roles().contains(&key.public.role) && key.public.algorithm == policy.algorithm
         };
         if self.keys.iter().all(ZoneKey::is_retired) {
-            // The zone was to be unsigned, and is not yet.
+            // The zone is becoming unsigned, but is still signed.
             for key in self.keys.iter_mut().filter(|key| is_wanted(key) && key.dnskey.is_wanted()) {
                 key.goal = Goal::Active;
                 if matches!(key.ds, Presence::Removed(_) | Presence::Withdrawn) {
@@ -467,8 +467,7 @@ impl ZoneKeys {
                 }
             }
         }
-        // A rollover that has begun ends before keys of another kind are made, unless one of its keys must be replaced
-        // already.
+        // A rollover ends before keys of another kind are made, unless one of its keys must already be replaced.
         let (is_changing, is_begun) = (self.is_changing(), self.keys.iter().any(|key| key.goal == Goal::Replaced));
         for key in self.keys.iter_mut().filter(|key| !key.is_retired()) {
             let lifetime_s = lifetime_s(policy, key.public.role);
@@ -480,7 +479,7 @@ impl ZoneKeys {
         let has = |role: &KeyRole| {
             self.keys.iter().any(|key| key.goal == Goal::Active && key.public.role == *role && is_wanted(key))
         };
-        // Of the keys of a rollover, one may be made already.
+        // One of a rollover's keys may already exist.
         let is_free = !is_changing || is_begun || self.keys.iter().all(|key| !key.is_retired() && is_wanted(key));
         let needed: Vec<KeyRequest> = policy
             .layout
@@ -516,7 +515,7 @@ impl ZoneKeys {
     /// Adds a requested key.
     ///
     /// # Errors
-    /// If its key tag is in use. The private key can be erased.
+    /// Returns an error if the key tag is in use. The private key can be erased.
     pub fn add_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
         let key = ZoneKey::new(request, public_key, now_unix_s);
         let tag = key.public.tag();
@@ -531,7 +530,7 @@ impl ZoneKeys {
     /// the zone and in caches.
     ///
     /// # Errors
-    /// If its key tag is in use.
+    /// Returns an error if the key tag is in use.
     pub fn import_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
         self.add_key(request, public_key, now_unix_s)?;
         let key = self.keys.last_mut().expect("it was added");
@@ -546,10 +545,10 @@ impl ZoneKeys {
     }
 
     /// Starts to replace keys; `advance` then requests new ones. A key that others may know is replaced in the same
-    /// way: a shorter one would break the zone for resolvers with older records.
+    /// way: a quicker way would break the zone for resolvers with older records.
     ///
     /// # Errors
-    /// Why that cannot start.
+    /// Returns the reason why the rollover cannot start.
     pub fn start(&mut self, rollover: Rollover) -> Result<(), RolloverError> {
         if self.is_changing() && !rollover.is_compromised {
             return Err(RolloverError::InProgress);
@@ -589,7 +588,7 @@ impl ZoneKeys {
         KeysInUse { keys, cds, cdnskey: self.keys_of_ds().map(PublicKey::rdata).collect() }
     }
 
-    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. Call this for each version.
+    /// Records that the zone was signed with the current [`ZoneKeys::keys_in_use`]. Call this for each version.
     pub fn on_signed(&mut self, serial: u32, ttls: ZoneTtls, now_unix_s: u64) {
         self.ttls.on_signed(ttls, now_unix_s);
         let version = Version { serial, signed_at_unix_s: now_unix_s };
@@ -605,7 +604,7 @@ impl ZoneKeys {
     }
 
     /// Whether a record of the apex comes with a key of this signer, or asks the parent zone to remove all DS records,
-    /// and is so not one of another signer.
+    /// and so does not belong to another signer.
     pub fn has_made(&self, apex: Name<'_>, rtype: Rtype, rdata: &[u8]) -> bool {
         let has = |test: &dyn Fn(&PublicKey) -> bool| self.keys.iter().any(|key| test(&key.public));
         match rtype {
@@ -616,7 +615,7 @@ impl ZoneKeys {
         }
     }
 
-    /// The RDATA of the DNSKEY records that each server of the zone is to have, and of those that none is to have.
+    /// The RDATA of the DNSKEY records that each server of the zone should have, and that no server should have.
     pub fn dnskeys(&self) -> DnskeyRdatas {
         let of = |is_wanted| {
             let keys = self.keys.iter().filter(move |key| key.dnskey.is_wanted() == is_wanted);
@@ -630,19 +629,18 @@ impl ZoneKeys {
         self.keys.iter().map(|key| &key.public)
     }
 
-    /// The DS records that the parent zone is to have now.
+    /// The DS records that the parent zone should have now.
     pub fn ds_wanted(&self, apex: Name<'_>) -> Vec<Ds> {
         self.keys_of_ds().map(|key| key.ds(apex)).collect()
     }
 
-    /// The keys whose DS records the operator is to see to: not those that are replaced before the parent zone has
-    /// them.
+    /// The keys whose DS records the operator must submit: not keys that are replaced before the parent zone has them.
     pub fn keys_for_registrar(&self) -> impl Iterator<Item = &PublicKey> {
         let is_late = |key: &ZoneKey| key.is_retired() && matches!(key.ds, Presence::Added(_));
         self.keys.iter().filter(move |key| key.ds.is_wanted() && !is_late(key)).map(|key| &key.public)
     }
 
-    /// The keys whose DS records the parent zone is to have now.
+    /// The keys whose DS records the parent zone should have now.
     pub fn keys_of_ds(&self) -> impl Iterator<Item = &PublicKey> {
         self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| &key.public)
     }

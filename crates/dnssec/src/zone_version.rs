@@ -9,7 +9,7 @@ use std::iter;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Names that differ from the whole version at least before another one is worth its time: reading all records.
+/// Minimum number of changed names before a new whole version is worth the time of reading all records.
 const DELTA_NAMES_MIN: usize = 1024;
 /// The part of all names that differ at most.
 const STORE_SHARE: usize = 64;
@@ -49,7 +49,7 @@ impl From<Records> for ZoneVersion {
 }
 
 impl ZoneVersion {
-    /// The number of names that differ from those of the whole version that this one was made of.
+    /// The number of names that differ from the whole version from which this version was made.
     pub fn delta_name_count(&self) -> usize {
         self.delta.len()
     }
@@ -59,7 +59,7 @@ impl ZoneVersion {
         self.delta.len() > (self.store.name_count() / STORE_SHARE).max(DELTA_NAMES_MIN)
     }
 
-    /// All records in one piece. It takes time in proportion to the zone.
+    /// All records in one piece. The time is proportional to the size of the zone.
     pub fn to_records(&self) -> Records {
         let mut records = Records::default();
         self.nodes().for_each(|node| records.append(node));
@@ -139,7 +139,7 @@ impl ZoneVersion {
     }
 }
 
-/// The names of the store and of the delta, which hides those of the store, in the order of `compare`.
+/// The names of the store and of the delta, which hides equal names of the store, in the order of `compare`.
 fn merged<'v>(
     store: impl Iterator<Item = Node<'v>>,
     delta: impl Iterator<Item = (&'v NameKey, &'v Option<NodeRef>)>,

@@ -11,7 +11,7 @@ const SCHEME_SIMPLE: u8 = 1;
 const SHA384: u8 = 1;
 const HEAD_BYTES: usize = 6;
 
-/// Whether a zone is what its ZONEMD record says.
+/// Checks whether a zone matches its ZONEMD record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonemdResult {
     /// The apex has no ZONEMD record with a known scheme and hash algorithm for the serial.
@@ -22,7 +22,7 @@ pub enum ZonemdResult {
     Mismatch,
 }
 
-/// Checks the ZONEMD records with SHA-384 at the apex (RFC 8976 §4). Their signatures are not checked.
+/// Checks the ZONEMD records with SHA-384 at the apex (RFC 8976 §4). The signatures are not checked.
 pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     let soa = records.rrset(apex, Rtype::SOA).and_then(|rrset| rrset.rdatas().next());
     let Some(serial) = soa.and_then(serial_of) else { return ZonemdResult::Absent };
@@ -33,7 +33,7 @@ pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     match (known.next(), known.next()) {
         (Some(rdata), None) if rdata == expected => ZonemdResult::Verified,
         (Some(_), None) => ZonemdResult::Mismatch,
-        // RFC 8976 §2: several with the same scheme and hash algorithm are not used.
+        // RFC 8976 §2: several records with the same scheme and hash algorithm are not used.
         (None, _) | (Some(_), Some(_)) => ZonemdResult::Absent,
     }
 }

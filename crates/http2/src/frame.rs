@@ -48,7 +48,7 @@ pub(crate) mod setting {
     pub(crate) const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
-/// Why a stream or a connection ends (RFC 9113 §7).
+/// The reason why a stream or a connection ends (RFC 9113 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ErrorCode {

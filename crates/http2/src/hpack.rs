@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use dynamic_table::{DynamicTable, TABLE_BYTES_MAX};
 use static_table::STATIC_TABLE;
 
-/// Bytes of an integer after its prefix: its value stays below 2^28 plus the prefix.
+/// Maximum bytes of an integer after its prefix, so that the value stays below 2^28 plus the prefix.
 const INTEGER_BYTES_MAX: usize = 4;
 
 /// A header block is invalid. The tables of client and server differ from then on, so the connection cannot continue

@@ -8,9 +8,10 @@
 //! 3. fills the frames of [`Session::next_data`] while its output has room, which are in the order of RFC 9218;
 //! 4. sends the output, and closes the connection once [`Session::is_finished`].
 //!
-//! The crate knows no clock: [`Session::activity`] says what a connection waits for, and the caller decides how long.
-//! It does not support server push, the upgrade from HTTP/1.1, trailers in responses or CONNECT. It keeps content of
-//! requests only where the caller asks for it ([`Session::await_content`]), up to the length of a DNS message.
+//! The crate knows no clock: [`Session::activity`] returns the reason why a connection waits, and the caller decides
+//! how long it may. The crate does not support server push, the upgrade from HTTP/1.1, trailers in responses or
+//! CONNECT. A session keeps request content only where the caller asks for it ([`Session::await_content`]), up to the
+//! length of a DNS message.
 
 #![no_std]
 #![forbid(unsafe_code)]

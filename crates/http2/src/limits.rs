@@ -1,23 +1,23 @@
-//! The limits of a connection, and its budgets for frames that cost work but are not requests.
+//! A connection's limits, and its budgets for frames that cost work but are not requests.
 
 use sanderling_http::RequestLimits;
 
 use crate::frame::{HEADER_BYTES, U31_MAX};
 
-/// The limits of a connection.
+/// A connection's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
+    /// Limits of a request, as in HTTP/1.1. The head has the form of HTTP/1.1 here.
     pub request: RequestLimits,
     /// Concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams_max: u32,
-    /// Requests of one connection; then it is shut down.
+    /// Maximum requests of a connection, which is then shut down.
     pub requests_max: u64,
-    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped, and
-    /// so does one of which several times as much is decoded.
+    /// Maximum bytes of an encoded header block. A larger block ends the connection, since it cannot be skipped, and so
+    /// does a block that decodes to several times as much.
     pub header_block_bytes_max: usize,
-    /// Bytes of requests that cannot be answered yet, with the content that they wait for. If there are several, one
-    /// that exceeds it is refused, to be repeated.
+    /// Bytes of requests that cannot be answered yet, with the content that they wait for. With several requests, a
+    /// request that exceeds the limit is refused, and can be repeated.
     pub kept_request_bytes_max: usize,
     /// CONTINUATION frames of one header block.
     pub continuations_max: u8,
@@ -48,8 +48,8 @@ impl Default for Limits {
     }
 }
 
-/// Times [`Limits::header_block_bytes_max`], or the limit of a request head if that is larger: decoded text of a header
-/// block.
+/// Factor for the decoded size of a header block: it multiplies [`Limits::header_block_bytes_max`], or the limit of a
+/// request head if that is larger.
 const DECODED_TIMES_MAX: usize = 4;
 
 impl Limits {
@@ -70,7 +70,7 @@ impl Limits {
 pub enum ExceededLimit {
     /// [`Limits::streams_max`]: the request is refused, to be repeated.
     Streams,
-    /// [`Limits::kept_request_bytes_max`]: the same.
+    /// The limit [`Limits::kept_request_bytes_max`].
     KeptRequestBytes,
     /// [`Limits::header_block_bytes_max`]: this and the following ones end the connection.
     HeaderBlockBytes,
@@ -84,8 +84,8 @@ pub enum ExceededLimit {
     OverheadBytes,
 }
 
-/// Bytes of content sent for which the client may send one control frame more: clients open windows in steps of several
-/// KiB, of the stream and of the connection.
+/// Bytes of sent content per additional control frame of the client: clients open the windows of stream and connection
+/// in steps of several KiB.
 const CONTENT_BYTES_PER_CONTROL: u32 = 1024;
 /// A DATA frame with as much content, or more, is answered by the client with WINDOW_UPDATE for the stream and for the
 /// connection, if its windows are small.
@@ -94,17 +94,16 @@ const CONTROLS_PER_DATA: u32 = 2;
 /// Control frames that a client may send with each request, for example PRIORITY_UPDATE and PING.
 const CONTROLS_PER_RESPONSE: u32 = 4;
 
-/// Content sent for which the client may reset one stream more: a player that seeks in a video cancels a response of
-/// which it has received much, and a client that wants to make the server work has to receive as much.
+/// Bytes of sent content per additional reset by the client: a video player that seeks cancels a response after
+/// receiving much of it, and an attacker has to receive as much.
 const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
-/// Bytes that are received for each one of header fields and content, if they are no flood.
+/// Maximum received bytes per byte of header fields and content, above which the input counts as a flood.
 const RECEIVED_PER_PAYLOAD: u64 = 8;
 
-/// The remaining budgets of a connection.
+/// A connection's remaining budgets.
 ///
-/// Each recovers by the behaviour of an honest client, up to its limit: none counts over the life of a connection,
-/// since a long download would reach it, and none grows, so that a flood after a download ends as soon as one before
-/// it.
+/// Each budget recovers by honest behaviour, up to its limit. No budget covers a connection's whole life, since a long
+/// download would use it up, and none grows, so that a flood after a download ends as soon as a flood before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,
@@ -146,7 +145,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// A stream was reset by the client, or because of it.
+    /// A stream was reset by the client, or because of the client.
     pub(crate) fn take_reset(&mut self) -> Result<(), ExceededLimit> {
         self.resets = self.resets.checked_sub(1).ok_or(ExceededLimit::Resets)?;
         Ok(())

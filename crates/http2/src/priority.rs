@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-/// When the content of a response is sent, compared with others of the connection. A smaller value comes first.
+/// The priority of a response's content among the connection's responses. A smaller value comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     /// 0 to 7.
     pub(crate) urgency: u8,
-    /// Content can be used in parts, so that responses of the same urgency take turns.
+    /// Whether content can be used in parts, so that responses of equal urgency take turns.
     pub(crate) is_incremental: bool,
 }
 
@@ -55,7 +55,7 @@ impl EarlyPriorities {
         self.list.push((stream, priority));
     }
 
-    /// The priority of a stream that the client opens; those before it can no longer be opened.
+    /// The priority of a stream that the client opens; earlier streams can no longer be opened.
     #[inline]
     pub(crate) fn take(&mut self, stream: u32) -> Option<Priority> {
         if self.list.is_empty() {

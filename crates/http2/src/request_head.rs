@@ -1,7 +1,7 @@
 //! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request
 //! is.
 //!
-//! This file decides what the other form cannot express: pseudo-header fields, and bytes that would end a line.
+//! This file checks what HTTP/1.1 text cannot express: pseudo-header fields, and bytes that would end a line.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,7 +13,7 @@ use crate::hpack::{CompressionError, Decoder, Field};
 use crate::limits::Limits;
 use crate::priority::Priority;
 
-/// Buffers of the caller that connections use one after another.
+/// The caller's buffers, which connections use one after another.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// The head of the last request, for [`parse_request`](sanderling_http::parse_request).
@@ -70,11 +70,11 @@ impl Pseudo {
     }
 }
 
-/// Why a header block ends the connection.
+/// The reason why a header block ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockError {
     Compression,
-    /// It has more than [`Limits::decoded_bytes_max`].
+    /// The block decodes to more than [`Limits::decoded_bytes_max`].
     TooLong,
 }
 
@@ -154,7 +154,7 @@ struct HeadWriter<'s> {
     head: &'s mut Vec<u8>,
     pseudo: &'s mut Vec<u8>,
     found: [Option<Range<usize>>; Pseudo::COUNT],
-    /// The scheme of the connection.
+    /// The connection's scheme.
     scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,
@@ -230,7 +230,8 @@ impl HeadWriter<'_> {
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let pseudo = Pseudo::from_bytes(name)?;
         let found = &mut self.found[pseudo as usize];
-        // RFC 9113 §8.3: before all other fields, and once. The parts of a request line have no spaces.
+        // RFC 9113 §8.3: pseudo-header fields precede all other fields, and occur once. The parts of a request line
+        // have no spaces.
         let is_visible = value.iter().all(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
         if self.has_line || found.is_some() || !is_visible {
             return None;
@@ -259,7 +260,7 @@ impl HeadWriter<'_> {
             return None;
         }
         let target = path.or(authority)?;
-        // A target in absolute form can name another scheme; the caller decides what to do then.
+        // A target in absolute form can name another scheme, which the caller handles.
         let origin: [&[u8]; 3] = [scheme.unwrap_or_default(), b"://", authority.unwrap_or_default()];
         let (origin, target) = match (scheme, target) {
             (None, _) => (&[][..], target),
@@ -276,7 +277,7 @@ impl HeadWriter<'_> {
         Some(())
     }
 
-    /// Whether Host says what `:authority` has said. Where they differ, both are written, which the parser refuses.
+    /// Whether Host equals `:authority`. If they differ, both are written, and the parser refuses the request.
     fn is_authority(&self, value: &[u8]) -> bool {
         let range = self.found[Pseudo::Authority as usize].clone();
         range.is_some_and(|range| self.pseudo[range].eq_ignore_ascii_case(value))
@@ -299,7 +300,8 @@ fn is_valid_scheme(scheme: &[u8]) -> bool {
         || (scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_valid))
 }
 
-/// RFC 9113 §8.2.1: lower-case, and no byte that would end a name in HTTP/1.1. The parser checks the rest.
+/// RFC 9113 §8.2.1: names are in lower case, without bytes that would end a name in HTTP/1.1. The parser checks the
+/// rest.
 #[inline]
 fn is_valid_name(name: &[u8]) -> bool {
     let is_valid = |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && *byte != b':';

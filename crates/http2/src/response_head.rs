@@ -1,11 +1,11 @@
 //! Encodes the head of a response, which is written in the form of HTTP/1.1, as a header block.
 //!
-//! Fields refer to the static table only. The dynamic one would save bytes on the wire, and cost a table and its
-//! look-ups on each connection.
+//! Fields refer to the static table only. The dynamic table would save bytes on the wire, but cost a table and look-ups
+//! on each connection.
 
 use alloc::vec::Vec;
 
-/// Sets the size of the dynamic table to 0 (RFC 7541 §6.3): whatever the client allows, it is not used.
+/// Sets the size of the dynamic table to 0 (RFC 7541 §6.3): whatever the client allows, the table is not used.
 const NO_TABLE: u8 = 0x20;
 
 /// Appends the header block of `head`: a status line, field lines and an empty line. `is_first`: of the connection.
@@ -52,7 +52,7 @@ fn put_status(code: &[u8], out: &mut Vec<u8>) {
     out.push(0x80 | index);
 }
 
-/// Names are compared as the server writes them; others are correct as well, but longer.
+/// Names are compared as the server writes them; other spellings are correct as well, but encoded longer.
 #[inline]
 fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let index = match name {

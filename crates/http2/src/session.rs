@@ -1,4 +1,4 @@
-//! One connection: received frames become requests, and responses become frames.
+//! A connection: received frames become requests, and responses become frames.
 
 mod control;
 mod requests;
@@ -27,8 +27,8 @@ pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 
 /// The windows of a connection at its start (RFC 9113 §6.9.2).
 const INITIAL_WINDOW: u32 = 65_535;
-/// Times [`Limits::streams_max`]: the streams that were reset last, for which frames may still arrive. A client may
-/// have opened as many again before it learns that all of its streams are reset.
+/// Factor for the number of recently reset streams, for which frames may still arrive: it multiplies
+/// [`Limits::streams_max`]. A client may have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;
 
 /// The state with which a connection receives frames.
@@ -36,9 +36,9 @@ const RESET_STREAMS_KEPT: usize = 2;
 pub struct Exchange<'x> {
     /// The limits of all connections.
     pub limits: &'x Limits,
-    /// Where requests are decoded.
+    /// The buffers for decoding requests.
     pub scratch: &'x mut Scratch,
-    /// Where the server's frames are appended.
+    /// The output, to which the server's frames are appended.
     pub out: &'x mut Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ pub struct Session<B> {
     reset_streams_max: usize,
     /// A response was encoded.
     has_answered: bool,
-    /// The client sends no more requests.
+    /// Whether the client sends no more requests.
     is_client_leaving: bool,
 }
 
@@ -105,7 +105,7 @@ pub enum Received {
     /// The head of a request is complete, and in [`Scratch::head`]. Give it to [`Session::answer`], [`Session::park`]
     /// or, if the response depends on content that [has not arrived](Request::has_content), [`Session::await_content`].
     Request(Request),
-    /// That content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
+    /// An awaited content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
     /// [`Session::answer`] or [`Session::park`].
     Content(Request),
     /// Content of this stream has arrived that [`Session::take_passed`] gives.
@@ -141,7 +141,7 @@ impl Request {
         self.client_side != ClientSide::Ended
     }
 
-    /// Why the request is refused, if it exceeds a limit: then its head is incomplete.
+    /// The reason why the request is refused, if it exceeds a limit: then its head is incomplete.
     pub fn error(&self) -> Option<RequestError> {
         self.error
     }
@@ -152,9 +152,9 @@ impl Request {
 pub enum PartialEnd {
     /// There is none that can be ended separately.
     HasNone,
-    /// Its stream was reset, after the response.
+    /// The request's stream was reset, after the response.
     Reset,
-    /// It must be answered; its head is in [`Scratch::head`].
+    /// The request must be answered; its head is in [`Scratch::head`].
     Request(Request),
 }
 
@@ -163,29 +163,29 @@ pub enum PartialEnd {
 pub enum Content<'c, B> {
     /// None.
     Empty,
-    /// These bytes, for which [`Session::has_room_for`] is true.
+    /// The next bytes of the content, for which [`Session::has_room_for`] is true.
     Bytes(&'c [u8]),
     /// As many bytes as `length_bytes`, at least one, which the caller supplies later, in [`DataFrame`]s.
     Later {
-        /// Their source.
+        /// The source of the bytes.
         body: B,
         /// Their number; `None` if only the source knows the end ([`DataFrame::finish_last`]).
         length_bytes: Option<u64>,
     },
 }
 
-/// The reason for which a connection waits.
+/// The reason why a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// For the next request.
+    /// The connection waits for the next request.
     Idle,
-    /// For the rest of a request.
+    /// The connection waits for the rest of a request.
     Receiving,
-    /// For the caller, or for the client to take content.
+    /// The connection waits for the caller, or for the client to take content.
     Answering,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy)]
 enum Violation {
     Protocol(ErrorCode),
@@ -217,8 +217,8 @@ impl From<BlockError> for Violation {
 type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
-    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of
-    /// others have a target in absolute-form.
+    /// A connection on which nothing has been received. `scheme`: the scheme of its requests. The heads of others have
+    /// a target in absolute-form.
     pub fn new(limits: &Limits, scheme: Scheme) -> Session<B> {
         Session {
             scheme,
@@ -241,7 +241,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// The reason for which the connection waits.
+    /// The reason why the connection waits.
     pub fn activity(&self) -> Activity {
         if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. } | Work::Discarding)) {
             Activity::Answering
@@ -267,7 +267,7 @@ impl<B> Session<B> {
         self.streams.iter().filter(is_unsent).count()
     }
 
-    /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
+    /// Bytes of memory that the connection holds, including the waiting content, as `of_body` measures it.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),
@@ -313,7 +313,7 @@ impl<B> Session<B> {
     }
 
     /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies are appended to
-    /// the output: for each frame that was taken two short frames at most, and once the server's settings.
+    /// the output: at most two short frames for each frame that was taken, and once the server's settings.
     pub fn receive(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> (usize, Received) {
         let mut consumed = 0;
         loop {
@@ -364,7 +364,7 @@ impl<B> Session<B> {
     }
 
     /// Continues with it when the data that the client sent meanwhile has arrived: further requests are ignored.
-    /// Nothing is written if the client knows already, or has not begun to speak.
+    /// No frame is written if the client was already informed, or has not sent anything yet.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
@@ -484,9 +484,10 @@ impl<B> Session<B> {
         Some(request_of(self.streams.remove(index), None))
     }
 
-    /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
+    /// Asks the client to stop sending a request whose response was sent whole (RFC 9113 §8.1); returns whether there
+    /// is such a request.
     ///
-    /// Not immediately: clients that are still sending, such as curl 7.88, would discard the response.
+    /// This is delayed: clients that are still sending, such as curl 7.88, would discard the response.
     fn reset_discarded(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(index) = self.streams.first_discarded() else { return false };
         let id = self.streams.remove(index).id;
@@ -494,7 +495,7 @@ impl<B> Session<B> {
         true
     }
 
-    /// The stream of the request that has been arriving for longest, and how much of it has arrived, unless it is
+    /// The stream of the oldest request that is still arriving, and the number of received bytes, unless the request is
     /// discarded. A header block that has arrived in part is the last one.
     pub fn oldest_partial(&self) -> Option<(u32, Option<u64>)> {
         let of_stream = |stream: &Stream<B>| match &stream.work {

@@ -1,4 +1,4 @@
-//! The open streams of a connection, and which of them sends next.
+//! A connection's open streams, and the choice of the stream that sends next.
 
 use alloc::vec::Vec;
 
@@ -21,15 +21,15 @@ pub(crate) struct Stream<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
     /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`:
-    /// those for which the client has a window.
+    /// the bytes for which the client has a window.
     Open { left_bytes: Option<u64>, window_bytes: u32 },
     /// Nothing.
     Ended,
 }
 
 impl ClientSide {
-    /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC
-    /// 9113 §8.1.1).
+    /// Records that the client sends `bytes` of content, perhaps the last; `None` if the length differs from the
+    /// announced length (RFC 9113 §8.1.1).
     pub(crate) fn after(self, bytes: u64, is_end: bool) -> Option<ClientSide> {
         let ClientSide::Open { left_bytes, window_bytes } = self else { return Some(self) };
         let left_bytes = match left_bytes {
@@ -49,15 +49,16 @@ impl ClientSide {
 
 #[derive(Debug)]
 pub(crate) enum Work<B> {
-    /// The content of the request, on which the response depends, has not arrived whole. It follows the head.
+    /// The content of the request, on which the response depends, has not arrived whole. The content follows the head.
     Receiving { head: Vec<u8>, head_bytes: usize },
     /// The caller cannot answer yet.
     Parked { head: Vec<u8> },
-    /// The same, and the client has reset the stream. It counts until the caller's work has ended.
+    /// The caller cannot answer yet, and the client has reset the stream. The stream counts until the caller's work has
+    /// ended.
     Abandoned,
     /// Content of the response is left. `turn`: when the stream last sent.
     Sending { body: B, left_bytes: u64, turn: u64 },
-    /// The same, and the caller cannot supply the next content yet.
+    /// The response is being sent, and the caller cannot supply the next content yet.
     Stalled { body: B, left_bytes: u64 },
     /// The response is sent whole, and the rest of the request is discarded.
     Discarding,
@@ -138,8 +139,8 @@ impl<B> Streams<B> {
 
     /// The stream that sends next, of those with content and a window.
     ///
-    /// RFC 9218 §10: the most urgent; of the equally urgent, the first that is not incremental, and if all are, the one
-    /// that has not sent for longest.
+    /// RFC 9218 §10: the most urgent stream; among equally urgent streams the first that is not incremental, or if all
+    /// are, the stream that has waited longest.
     pub(crate) fn next_to_send(&self) -> Option<usize> {
         let candidates = self.list.iter().enumerate().filter_map(|(index, stream)| match stream.work {
             Work::Sending { turn, .. } if stream.window > 0 => {

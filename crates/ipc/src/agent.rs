@@ -13,13 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a file, except journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
+/// Bytes of changes of a zone that are handed over. With more changes, the server process loads the whole zone.
 pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of the dynamic updates of a zone: more than the limit `zone_updates_bytes_max` allows.
+/// Bytes of a zone's dynamic updates: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Bytes of journals after which no further one is put into the same file.
+/// Bytes of journals after which no further journal is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
-/// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
+/// Maximum bytes of a journal file, whose last journal may be as long as the limit `zone_journal_bytes_max` allows.
 const JOURNALS_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// A challenge (RFC 8555 §8).
@@ -29,19 +29,19 @@ pub enum Challenge {
     Http {
         /// The last part of the path.
         token: String,
-        /// The content there.
+        /// The content at this path.
         content: String,
     },
     /// In the zone (§8.4).
     Dns {
         /// The name of the TXT record.
         name: String,
-        /// Its text.
+        /// The text of the TXT record.
         text: String,
     },
 }
 
-/// The state of the agent, for the operator.
+/// The agent's state, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentReport {
     /// The requested certificates, in the order of the configuration.
@@ -55,23 +55,23 @@ pub struct AgentReport {
 /// A requested certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateReport {
-    /// The domain, which is also the name of its folder.
+    /// The domain, which is also its folder's name.
     pub name: String,
-    /// The names that it is for.
+    /// The names that the certificate is for.
     pub names: Vec<String>,
     /// The authority of the order in progress, or of the next one.
     pub authority: String,
     /// Whether an order is in progress.
     pub is_in_progress: bool,
-    /// The progress of the order.
+    /// The order's progress.
     pub progress: Option<String>,
-    /// The issued certificate; `None` if nothing was.
+    /// The issued certificate; `None` if none was issued.
     pub issued: Option<IssuedReport>,
     /// Failed attempts since the last success.
     pub failure_count: u32,
-    /// The cause of the last one, and the remedy.
+    /// The cause of the last failure, and the remedy.
     pub last_error: Option<String>,
-    /// The names that it is requested without, since they have failed.
+    /// The names left out of the request, since they have failed.
     #[serde(default)]
     pub failing_names: Vec<FailingNameReport>,
 }
@@ -83,39 +83,39 @@ pub struct FailingNameReport {
     pub name: String,
     /// Failed attempts in a row.
     pub failure_count: u32,
-    /// The cause of the last one, and the remedy.
+    /// The cause of the last failure, and the remedy.
     pub last_error: String,
-    /// When it is retried.
+    /// The time when the name is retried.
     pub next_attempt_unix_s: u64,
 }
 
 /// An issued certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedReport {
-    /// The names in it.
+    /// The names in the certificate.
     pub names: Vec<String>,
-    /// The name of its issuer.
+    /// The issuer's name.
     pub issuer: String,
-    /// When it begins to be valid, in seconds since 1970.
+    /// The beginning of its validity, in seconds since 1970.
     pub not_before_unix_s: u64,
-    /// When it expires.
+    /// The end of its validity, in seconds since 1970.
     pub not_after_unix_s: u64,
 }
 
 /// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZone {
-    /// Its name.
+    /// The zone's name.
     pub name: String,
-    /// Its serial; `None` if there is no good version.
+    /// The serial of the served version; `None` if there is no good version.
     pub serial: Option<u32>,
-    /// Whether the operator writes it.
+    /// Whether the operator writes the zone file.
     #[serde(default)]
     pub is_of_operator: bool,
-    /// Whether its current file has errors, and an earlier version or none is served.
+    /// Whether the current file has errors, so that an earlier version or none is served.
     #[serde(default)]
     pub has_error: bool,
-    /// The targets of `ALIAS` in its file, in lower case and without a dot at the end.
+    /// The `ALIAS` targets in the zone file, in lower case and without a dot at the end.
     #[serde(default)]
     pub alias_targets: Vec<String>,
 }
@@ -123,21 +123,21 @@ pub struct ServedZone {
 /// The served zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZones {
-    /// Those that concern the agent.
+    /// The zones that concern the agent.
     pub zones: Vec<ServedZone>,
-    /// Whether there are no others: the zone folder could be listed, or there is none.
+    /// Whether the list is complete: the zone folder could be listed, or there is none.
     pub is_complete: bool,
 }
 
 /// Dynamic updates of a zone to store, which come with it ([`FdKind::Updates`](crate::FdKind::Updates)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesToStore {
-    /// The name of the zone.
+    /// The zone's name.
     pub zone: String,
-    /// Identifies the updates among those of the process that applied them.
+    /// Identifies the updates among all updates that their process has applied.
     pub id: UpdatesId,
-    /// The SHA-256 at the end of the stored content to replace; `None` if nothing is. Otherwise another process has
-    /// stored something meanwhile, which must not be lost.
+    /// The SHA-256 at the end of the stored content to replace; `None` if nothing is stored. If the digest differs,
+    /// another process has stored updates meanwhile, which must not be lost.
     pub replaces: Option<[u8; 32]>,
 }
 
@@ -146,45 +146,45 @@ pub struct UpdatesToStore {
 pub struct UpdatesId {
     /// The process ID.
     pub pid: u32,
-    /// Counts the versions of the process.
+    /// Counts the process's versions.
     pub number: u64,
 }
 
 /// The outcome of [`UpdatesToStore`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesOutcome {
-    /// The name of the zone.
+    /// The zone's name.
     pub zone: String,
     /// Identifies the stored updates.
     pub id: UpdatesId,
-    /// Whether it is stored.
+    /// The result of storing the updates.
     pub result: StoreResult,
-    /// The serial of the version that the agent has signed with it, which it hands over next; `None` if it does not
+    /// The serial of the version that the agent has signed with the updates, and hands over next; `None` if it does not
     /// sign the zone.
     #[serde(default)]
     pub serial: Option<u32>,
 }
 
-/// Whether something is stored.
+/// The result of storing updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreResult {
-    /// It is, and stays after a crash.
+    /// The updates are stored, and survive a crash.
     Stored,
     /// Rejected: the stored version is not the one it was based on.
     Outdated,
-    /// It is not, because of an error that the agent has logged.
+    /// The updates are not stored, because of an error that the agent has logged.
     Failed,
 }
 
-/// Writes what dynamic updates have made of a zone.
+/// Writes the result of a zone's dynamic updates.
 pub fn updates_to_memfd(content: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("updates", content)
 }
 
-/// Reads what [`updates_to_memfd`] has written.
+/// Reads the output of [`updates_to_memfd`].
 ///
 /// # Errors
-/// The memory can change, or has too many bytes.
+/// Returns an error if the memory can change, or has too many bytes.
 pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     check_sealed(&descriptor)?;
     memfd::read(descriptor, UPDATES_BYTES_MAX)
@@ -195,10 +195,10 @@ pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("zone-changes", changes)
 }
 
-/// Reads what [`zone_changes_to_memfd`] has written.
+/// Reads the output of [`zone_changes_to_memfd`].
 ///
 /// # Errors
-/// The memory can change, or has too many bytes.
+/// Returns an error if the memory can change, or has too many bytes.
 pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     check_sealed(&descriptor)?;
     memfd::read(descriptor, ZONE_CHANGES_BYTES_MAX)
@@ -207,9 +207,9 @@ pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
 /// A primary server says that a zone has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneNotify {
-    /// The name of the zone.
+    /// The zone's name.
     pub name: String,
-    /// The serial there, if the server says so.
+    /// The serial on the primary, if it says so.
     pub serial: Option<u32>,
     /// The server.
     pub from: IpAddr,
@@ -218,23 +218,23 @@ pub struct ZoneNotify {
 /// A zone, and its other servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneReport {
-    /// Its name.
+    /// The zone's name.
     pub name: String,
-    /// Where it comes from, if it has primary servers.
+    /// The state of the transfers, if the zone has primary servers.
     pub transfer: Option<TransferReport>,
-    /// Its signed version, if it is signed.
+    /// The state of the signing, if the zone is signed.
     #[serde(default)]
     pub signing: Option<SigningReport>,
-    /// Why it takes no dynamic updates, if it is not signed.
+    /// The reason why the zone accepts no dynamic updates, if it is not signed.
     #[serde(default)]
     pub updates_problem: Option<String>,
-    /// Why it is not up to date, if it is a catalog of this server.
+    /// The reason why the catalog is not up to date, if the zone is a catalog of this server.
     #[serde(default)]
     pub catalog_problem: Option<String>,
-    /// The targets of `ALIAS` in its file.
+    /// The `ALIAS` targets in the zone file.
     #[serde(default)]
     pub aliases: Vec<AliasReport>,
-    /// Its secondary servers, in the order of the configuration.
+    /// The zone's secondary servers, in configuration order.
     pub secondaries: Vec<NotifyReport>,
 }
 
@@ -243,21 +243,21 @@ pub struct ZoneReport {
 pub struct TransferReport {
     /// The transferred version; `None` if there is none, or if it has expired.
     pub serial: Option<u32>,
-    /// The server that it came from.
+    /// The server that the version came from.
     pub from: Option<SocketAddr>,
-    /// When it came.
+    /// The time of the transfer.
     pub transferred_at_unix_s: Option<u64>,
-    /// When a primary has confirmed last that it is current.
+    /// The last time when a primary confirmed that the version is current.
     pub checked_at_unix_s: Option<u64>,
-    /// When it expires, unless a primary confirms it.
+    /// The time when the version expires, unless a primary confirms it.
     pub expires_at_unix_s: Option<u64>,
-    /// When the primaries are asked again.
+    /// The time when the primaries are asked again.
     pub next_at_unix_s: u64,
-    /// Rounds through all primaries without success since the last one.
+    /// Failed rounds through all primaries since the last successful round.
     pub failure_count: u32,
     /// The records outside the zone that a primary has transferred.
     pub left_out: Option<String>,
-    /// Why the last one failed, or the problem of the version.
+    /// The reason why the last round failed, or the problem of the version.
     pub problem: Option<String>,
 }
 
@@ -268,31 +268,31 @@ pub struct AliasReport {
     pub target: String,
     /// The served addresses.
     pub addresses: Vec<IpAddr>,
-    /// When resolvers are asked again.
+    /// The time when resolvers are asked again.
     pub next_at_unix_s: u64,
-    /// Why it has no addresses, or why they may be old.
+    /// The reason why the target has no addresses, or why they may be old.
     pub problem: Option<String>,
 }
 
-/// The state of a signed zone. Times are in seconds since 1970.
+/// A signed zone's state. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningReport {
     /// The signed version; `None` if there is none yet.
     pub serial: Option<u32>,
-    /// When signatures are made again.
+    /// The time when signatures are renewed.
     pub sign_again_at_unix_s: Option<u64>,
-    /// Why the zone file is not used, or the zone not signed.
+    /// The reason why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
     /// The changes by dynamic updates to the zone file; `None` if the zone can have none.
     pub updates: Option<UpdatesReport>,
 }
 
-/// How the records of a zone differ from its file because of dynamic updates.
+/// The differences between a zone's records and its file due to dynamic updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesReport {
-    /// Records that it adds.
+    /// Records that the updates add.
     pub added: usize,
-    /// Records of the file that it does not have.
+    /// Records of the file that the updates remove.
     pub removed: usize,
     /// There were no updates since the file was written.
     pub is_none: bool,
@@ -301,11 +301,11 @@ pub struct UpdatesReport {
 /// The state of NOTIFY for a secondary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotifyReport {
-    /// Its address.
+    /// The secondary's address.
     pub address: SocketAddr,
-    /// The version that it has been told of.
+    /// The serial of the version in the NOTIFY.
     pub serial: u32,
-    /// Its outcome.
+    /// The outcome of the NOTIFY.
     pub outcome: NotifyOutcome,
 }
 
@@ -313,22 +313,22 @@ pub struct NotifyReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyOutcome {
-    /// It has not been answered yet.
+    /// The NOTIFY has not been answered yet.
     InProgress,
-    /// The server has confirmed it.
+    /// The server has confirmed the NOTIFY.
     Confirmed,
-    /// It is no longer sent, for this reason.
+    /// The NOTIFY is no longer sent, for this reason.
     GivenUp(String),
 }
 
-/// Something that is going to happen.
+/// A scheduled task of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledTask {
-    /// When, in seconds since 1970.
+    /// The time of the task, in seconds since 1970.
     pub at_unix_s: u64,
-    /// What.
+    /// The task in words.
     pub what: String,
-    /// The reason for this.
+    /// The reason for this time.
     pub why: String,
 }
 
@@ -350,10 +350,10 @@ pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
     memfd::create("challenges", &serde_json::to_vec(challenges)?)
 }
 
-/// Reads what [`challenges_to_memfd`] has written.
+/// Reads the output of [`challenges_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>> {
     from_memfd(descriptor)
 }
@@ -363,15 +363,15 @@ pub fn served_zones_to_memfd(zones: &ServedZones) -> io::Result<OwnedFd> {
     memfd::create("served-zones", &serde_json::to_vec(zones)?)
 }
 
-/// Reads what [`served_zones_to_memfd`] has written.
+/// Reads the output of [`served_zones_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<ServedZones> {
     from_memfd(descriptor)
 }
 
-/// Writes journals with the names of their zones, into one or several files.
+/// Writes journals with their zones' names, into one or several files.
 pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item = io::Result<OwnedFd>> {
     let mut rest = journals.iter().peekable();
     std::iter::from_fn(move || {
@@ -390,10 +390,10 @@ pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item 
     })
 }
 
-/// Reads what [`journals_to_memfds`] has written.
+/// Reads the output of [`journals_to_memfds`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec<u8>)>> {
     check_sealed(&descriptor)?;
     let content = memfd::read(descriptor, JOURNALS_BYTES_MAX)?;
@@ -417,8 +417,8 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 }
 
 impl AgentReport {
-    /// The zones that are not signed, transferred, updated or written as they should be, and the certificates whose
-    /// last order has failed, without what else the report has of them.
+    /// The zones with a problem of signing, transfer, updates or writing, and the certificates whose last order has
+    /// failed, without the other data of the report.
     pub fn problems(&self) -> AgentReport {
         let of_zone = |zone: &ZoneReport| {
             let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());
@@ -453,10 +453,10 @@ impl AgentReport {
         memfd::create("agent-report", &serde_json::to_vec(self)?)
     }
 
-    /// Reads what [`AgentReport::to_memfd`] has written.
+    /// Reads the output of [`AgentReport::to_memfd`].
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<AgentReport> {
         from_memfd(descriptor)
     }

@@ -9,20 +9,20 @@ use std::io;
 pub struct MemberList {
     /// The zones, each once, in the order of their names.
     pub members: Vec<ListedMember>,
-    /// Zones that were removed, whose files may still be there.
+    /// Removed zones, whose files may still exist.
     pub removed: Vec<String>,
 }
 
 /// A zone that a catalog has brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedMember {
-    /// Its name.
+    /// The zone's name.
     pub zone: String,
-    /// The catalog that it belongs to.
+    /// The catalog that the zone belongs to.
     pub catalog: String,
     /// The label of its node there, in lower case and with escapes.
     pub label: String,
-    /// Its groups.
+    /// The member's groups.
     pub groups: Vec<String>,
 }
 
@@ -32,10 +32,10 @@ impl MemberList {
         serde_json::to_vec(self).expect("a list has no map")
     }
 
-    /// Reads what [`MemberList::encode`] has written.
+    /// Reads the output of [`MemberList::encode`].
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn decode(content: &[u8]) -> io::Result<MemberList> {
         Ok(serde_json::from_slice(content)?)
     }

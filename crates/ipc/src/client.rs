@@ -1,4 +1,4 @@
-//! The client of the control socket: sends a command to the running server, writes its answer, returns the exit status.
+//! The control socket's client: sends a command to the running server, writes its answer, returns the exit status.
 
 use crate::connection::{Connection, Received};
 use crate::message::{Command, DecodeError, Event, Message};
@@ -29,7 +29,7 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
 /// Sends `command` as [`run`] does; returns the text that it would write to standard output.
 ///
 /// # Errors
-/// There is no complete answer, or the command has failed.
+/// Returns an error if the answer is incomplete, or the command has failed.
 pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let server = connect(socket).map_err(AskError::Unreachable)?;
@@ -39,7 +39,7 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
     }
 }
 
-/// Why a command was not carried out, with the remedy.
+/// The reason why a command was not carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskError {
     /// No server has received it.
@@ -61,7 +61,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
     let path = socket.display();
     Connection::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
-            "no server answers at {path}: start it, or name its socket with --control PATH (`demo` and `serve FOLDER` \
+            "no server answers at {path}: start it, or specify its socket with --control PATH (`demo` and `serve FOLDER` \
              have no control socket unless `serve` is given --control)"
         ),
         ErrorKind::PermissionDenied => format!(
@@ -76,7 +76,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
 /// has succeeded.
 ///
 /// # Errors
-/// Why there is no complete answer, and the remedy.
+/// Returns the reason why the answer is incomplete, and the remedy.
 fn exchange(
     command: Command,
     mut server: Connection,
@@ -99,7 +99,7 @@ fn exchange(
         )
     };
     loop {
-        // Before each message: a server that sends without end also ends at the deadline.
+        // The deadline is checked before each message, in case a server sends without end.
         let rest = deadline.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Err(format!(
@@ -238,10 +238,10 @@ mod tests {
             let error = connect(&path).expect_err("no server");
             assert!(error.starts_with(&expected.replace("PATH", path.to_str().expect("text"))), "{error}");
         };
-        check("no server answers at PATH: start it, or name its socket with --control");
+        check("no server answers at PATH: start it, or specify its socket with --control");
         // The socket of a server that was killed.
         drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
-        check("no server answers at PATH: start it, or name its socket with --control");
+        check("no server answers at PATH: start it, or specify its socket with --control");
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         check("cannot connect to the server: connect(\"PATH\") failed: ");

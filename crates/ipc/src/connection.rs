@@ -1,4 +1,4 @@
-//! One end of a connection between two processes.
+//! An end of a connection between two processes.
 //!
 //! No call blocks: a message for which the peer has no room is kept and sent later.
 
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Failed calls in a row, such as for lack of memory, after which the connection is given up.
+/// The number of failed calls in a row, for example for lack of memory, after which the connection is closed.
 const FAILURES_MAX: u32 = 500;
 /// Unsent messages after which [`Connection::is_full`].
 const UNSENT_MAX: usize = 4_096;
@@ -25,7 +25,7 @@ pub type OutgoingFds<'d> = Vec<(FdKind, BorrowedFd<'d>)>;
 /// Received descriptors with their kinds.
 pub type IncomingFds = Vec<(FdKind, OwnedFd)>;
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: SeqpacketSocket,
@@ -74,7 +74,7 @@ impl Connection {
     /// Sends a message, after those that are still unsent.
     ///
     /// # Errors
-    /// The peer has closed the connection.
+    /// Returns an error if the peer has closed the connection.
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
         self.send_with(message, Vec::new())
     }
@@ -82,7 +82,7 @@ impl Connection {
     /// Sends a message with descriptors.
     ///
     /// # Errors
-    /// The peer has closed the connection, or the message does not fit into a packet.
+    /// Returns an error if the peer has closed the connection, or the message does not fit into a packet.
     pub fn send_with(&mut self, message: &Message, descriptors: IncomingFds) -> io::Result<()> {
         let (kinds, descriptors): (Vec<FdKind>, Vec<OwnedFd>) = descriptors.into_iter().unzip();
         let packet = encode(message, &kinds);
@@ -96,7 +96,7 @@ impl Connection {
     /// Sends the unsent messages for which the peer has room.
     ///
     /// # Errors
-    /// The peer has closed the connection.
+    /// Returns an error if the peer has closed the connection.
     pub fn flush(&mut self) -> io::Result<()> {
         while let Some((packet, descriptors)) = self.unsent.front() {
             let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -116,7 +116,7 @@ impl Connection {
     /// Sends all unsent messages, and waits for room until `deadline`.
     ///
     /// # Errors
-    /// The peer has closed the connection or does not read.
+    /// Returns an error if the peer has closed the connection or does not read.
     pub fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         loop {
             self.flush()?;
@@ -133,7 +133,7 @@ impl Connection {
     /// Sends a message, and waits up to `timeout` until the peer has room for it.
     ///
     /// # Errors
-    /// The peer has closed the connection or does not read.
+    /// Returns an error if the peer has closed the connection or does not read.
     pub fn send_and_wait(&mut self, message: &Message, timeout: Duration) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         self.send(message)?;
@@ -154,7 +154,7 @@ impl Connection {
         self.unsent.len()
     }
 
-    /// Whether so much is unsent that its source must pause.
+    /// Whether the queue is so long that its source must pause.
     pub fn is_full(&self) -> bool {
         let descriptors =
             || self.unsent.iter().map(|(_, descriptors)| descriptors.len()).fold(0, usize::saturating_add);
@@ -175,8 +175,8 @@ impl Connection {
     /// Receives the next message.
     ///
     /// # Errors
-    /// The packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)) or has more descriptors
-    /// than this process may open (`InvalidData`); or the connection is broken.
+    /// Returns an error if the packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)), has
+    /// more descriptors than this process may open (`InvalidData`), or if the connection is broken.
     pub fn recv(&mut self) -> io::Result<Received> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         let (length_bytes, descriptors) = match self.socket.receive(&mut buffer) {

@@ -1,6 +1,6 @@
-//! The path of the control socket, as a server and its clients find it.
+//! The control socket's path, as a server and its clients find it.
 //!
-//! Both find the same path if they see the same configuration file, user and environment.
+//! Server and client find the same path if they see the same configuration file, user and environment.
 
 use sanderling_config::{ConfigSource, SearchPaths};
 use std::env;
@@ -11,19 +11,19 @@ const FILE_NAME: &str = "control.sock";
 /// The folder of a server that root has started.
 const SYSTEM_FOLDER: &str = "/run/sanderling";
 
-/// The default path in the environment of a process; `None` if there is no folder for it.
+/// The default path in a process's environment; `None` if there is no folder for it.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeEnv(Option<PathBuf>);
 
 impl RuntimeEnv {
-    /// The environment of this process.
+    /// This process's environment.
     pub fn from_env() -> RuntimeEnv {
         let folder = |name| env::var(name).unwrap_or_default();
         let is_root = sanderling_os::process::effective_uid() == 0;
         RuntimeEnv::new(runtime_directory(), is_root, &folder("XDG_RUNTIME_DIR"))
     }
 
-    /// In the `runtime_directory` of a systemd service, else in the folder of the user (XDG Base Directory
+    /// The path is in the `runtime_directory` of a systemd service, else in the user's folder (XDG Base Directory
     /// Specification).
     fn new(runtime_directory: Option<PathBuf>, is_root: bool, user_folder: &str) -> RuntimeEnv {
         let folder = match runtime_directory {
@@ -51,7 +51,7 @@ fn absolute(folder: &str) -> Option<PathBuf> {
 
 /// The path for a server with the configuration of `source`; `None` if it has no control socket.
 ///
-/// `argument` is the value of `--control`, `key` that of `control` in the configuration file.
+/// `argument` is the value of `--control`, `key` the value of `control` in the configuration file.
 pub fn of_server(
     argument: Option<&Path>,
     key: Option<&Path>,
@@ -66,11 +66,11 @@ pub fn of_server(
     argument.or(key).map(Path::to_owned).or_else(default)
 }
 
-/// The path for a client: `argument`, else the key `control` of the configuration file `file` or of the one found in
+/// The path for a client: `argument`, else the key `control` of the configuration file `file` or of the file found in
 /// `search_paths`, else the default.
 ///
 /// # Errors
-/// A message for the operator: `file` cannot be read, or there is no default.
+/// Returns a message for the operator if `file` cannot be read, or if there is no default.
 pub fn of_client(
     argument: Option<PathBuf>,
     file: Option<PathBuf>,
@@ -90,8 +90,8 @@ pub fn of_client(
         },
     };
     key.or_else(|| env.0.clone()).ok_or_else(|| {
-        "the control socket of the server is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
-         is not set; name the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
+        "the server's control socket is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
+         is not set; specify the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
          `serve` is given --control)"
             .to_owned()
     })
@@ -109,8 +109,8 @@ fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     match value.get_ref().as_str() {
         Some(value) if !value.is_empty() => Ok(Some(file.parent().unwrap_or(Path::new("")).join(value))),
         _ => Err(format!(
-            "{}: `control` is not the path of a socket; write control = \"control.sock\", or name the socket with \
-             --control PATH",
+            "{}: `control` is not a socket path; write control = \"control.sock\", or specify the socket \
+             with --control PATH",
             file.display()
         )),
     }
@@ -140,7 +140,7 @@ mod tests {
             assert_eq!(of_client(None, None, &no_paths(), &env).ok(), expected, "server and client agree");
         }
         let error = of_client(None, None, &no_paths(), &RuntimeEnv::default()).expect_err("unknown");
-        assert!(error.contains("name the socket with --control PATH"), "{error}");
+        assert!(error.contains("specify the socket with --control PATH"), "{error}");
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         for text in ["control = \"\"\n", "control = 7\n"] {
             std::fs::write(&file, text).expect("written");
             let error = of_client(None, None, &search_paths, &RuntimeEnv::new(None, true, "")).expect_err(text);
-            assert!(error.contains("sanderling.toml: `control` is not the path of a socket; "), "{error}");
+            assert!(error.contains("sanderling.toml: `control` is not a socket path; "), "{error}");
         }
     }
 

@@ -18,7 +18,7 @@ const MODE: u32 = 0o600;
 const CLIENTS_MAX: usize = 32;
 /// Unsent messages of a client; a client that does not read is disconnected.
 const UNSENT_MAX: usize = 1_024;
-/// Time for which accepting stops when there is no descriptor for a client.
+/// Pause in accepting when no descriptor is left for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for a client to send its command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl ControlSocket {
     /// Creates the control socket at `path`, and its folder if only that is missing.
     ///
     /// # Errors
-    /// The folder cannot be written, or the path is in use by something else.
+    /// Returns an error if the folder cannot be written, or the path is in use by something else.
     pub fn open(path: &Path) -> io::Result<Opened> {
         match Connection::connect(path) {
             Ok(connection) => return Ok(Opened::InUse(connection)),
@@ -86,10 +86,10 @@ impl ControlSocket {
         Ok(Opened::Created(ControlSocket::new(path.into(), listener)))
     }
 
-    /// Creates the socket again if its path has been removed; whether it has.
+    /// Creates the socket again if its path was removed; returns whether it was.
     ///
     /// # Errors
-    /// As for [`ControlSocket::open`].
+    /// Returns the same errors as [`ControlSocket::open`].
     pub fn restore(&mut self) -> io::Result<bool> {
         if !matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
             return Ok(false);
@@ -135,7 +135,7 @@ impl ControlSocket {
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let accepts = self.clients.len() < CLIENTS_MAX && self.accept_paused_until.is_none();
         let listener = accepts.then(|| self.listener.as_fd());
-        // One that has sent its command and disconnects would be readable forever.
+        // A client that has sent its command and disconnects would be readable forever.
         let clients = self.clients.iter().filter(|client| client.state == ClientState::Connected);
         listener.into_iter().chain(clients.map(|client| client.connection.as_fd()))
     }
@@ -196,17 +196,17 @@ impl ControlSocket {
         }
     }
 
-    /// Sends text for the standard output of a client.
+    /// Sends text for a client's standard output.
     pub fn send_stdout(&mut self, id: ClientId, text: &str) {
         Text::parts(text).for_each(|part| self.send(id, Event::Stdout(part)));
     }
 
-    /// Sends text for the standard error of a client.
+    /// Sends text for a client's standard error.
     pub fn send_stderr(&mut self, id: ClientId, text: &str) {
         Text::parts(text).for_each(|part| self.send(id, Event::Stderr(part)));
     }
 
-    /// Ends the command of a client, and disconnects it when it has read the answer.
+    /// Ends a client's command, and disconnects it when it has read the answer.
     pub fn finish(&mut self, id: ClientId, is_success: bool) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             client.state = ClientState::Done;
@@ -214,7 +214,7 @@ impl ControlSocket {
         self.send(id, Event::Done { is_success });
     }
 
-    /// Sends an event to a client; one that does not read is disconnected.
+    /// Sends an event to a client; a client that does not read is disconnected.
     fn send(&mut self, id: ClientId, event: Event) {
         let Some(index) = self.clients.iter().position(|client| client.id == id) else { return };
         let client = &mut self.clients[index];
@@ -235,7 +235,7 @@ impl ControlSocket {
         Some(self.clients.remove(index).connection)
     }
 
-    /// The descriptor of a client.
+    /// A client's descriptor.
     pub fn client_fd(&self, id: ClientId) -> Option<BorrowedFd<'_>> {
         self.clients.iter().find(|client| client.id == id).map(|client| client.connection.as_fd())
     }
@@ -253,14 +253,14 @@ impl Client {
     }
 }
 
-/// Creates the folder of the control socket, but none above it: a wrong path leaves no folders.
+/// Creates the control socket's folder, but none above it: a wrong path leaves no folders.
 fn create_folder_of(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The server creates the last directory, so the one above it is missing.
+            // The server creates the last directory, so the directory above it is missing.
             let above = folder.parent().unwrap_or(folder).display();
-            let message = format!("the directory {above} does not exist; create it or name another path");
+            let message = format!("the directory {above} does not exist; create it or specify another path");
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

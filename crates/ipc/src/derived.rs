@@ -19,15 +19,15 @@ pub const DERIVED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DerivedSet {
-    /// The zones. One that had records once stays.
+    /// The zones. A zone that once had records stays listed.
     pub zones: BTreeMap<String, DerivedZone>,
 }
 
-/// The derived records of a zone.
+/// A zone's derived records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DerivedZone {
-    /// How often the records have changed. It is added to the serial of the zone file, so that secondary servers
-    /// notice.
+    /// The number of changes of the records. This number is added to the zone file's serial, so that secondary servers
+    /// notice changes.
     pub change_count: u32,
     /// The records.
     pub records: Vec<DerivedRecord>,
@@ -36,15 +36,17 @@ pub struct DerivedZone {
 /// A derived record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DerivedRecord {
-    /// Its kind, by its name in `derive`.
+    /// The record's kind, by its name in `derive`.
     #[serde(with = "kind_name")]
     pub kind: DerivedKind,
-    /// Its owner, in lower case and without a dot at the end; the target of an `ALIAS`, which several names may have.
+    /// The record's owner, in lower case and without a dot at the end; for `ALIAS` the target, which several names may
+    /// share.
     pub owner: String,
-    /// Its TTL in seconds.
+    /// The record's TTL in seconds.
     pub ttl_s: u32,
-    /// Its data as a zone file has them, without those that the zone file determines: addresses, and the digest of a
-    /// policy for mail servers, whose head this is then ([`MailPolicy::head`](sanderling_config::MailPolicy::head)).
+    /// The record's data as in a zone file, without data that the zone file determines: addresses, and the digest of a
+    /// mail server policy, in which case this is the policy's head
+    /// ([`MailPolicy::head`](sanderling_config::MailPolicy::head)).
     pub data: String,
 }
 
@@ -67,7 +69,7 @@ impl DerivedSet {
     /// Reads the agent's file, which the supervisor has passed on.
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<DerivedSet> {
         from_memfd(descriptor)
     }
@@ -76,9 +78,9 @@ impl DerivedSet {
 /// A certificate in service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedCertificate {
-    /// Its domain.
+    /// The certificate's domain.
     pub domain: String,
-    /// The names of the configuration that it is valid for.
+    /// The configured names for which the certificate is valid.
     pub names: Vec<String>,
     /// The SHA-256 of its public key as SubjectPublicKeyInfo, in hexadecimal digits.
     pub key: String,
@@ -89,10 +91,10 @@ pub fn served_certificates_to_memfd(certificates: &[ServedCertificate]) -> io::R
     memfd::create("served-certificates", &serde_json::to_vec(certificates)?)
 }
 
-/// Reads what [`served_certificates_to_memfd`] has written.
+/// Reads the output of [`served_certificates_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn served_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<ServedCertificate>> {
     from_memfd(descriptor)
 }

@@ -20,7 +20,7 @@ const FDS_PER_PACKET: usize = 32;
 /// Time for the other process to read or send a handover.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has that of its service.
+/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has its service's name.
 const NAMES: [(&str, FdKind); 14] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
@@ -41,7 +41,7 @@ const NAMES: [(&str, FdKind); 14] = [
 /// `descriptors` with the names under which a new server process inherits them.
 ///
 /// # Panics
-/// A server process has no descriptors of other processes or clients.
+/// Panics for a descriptor of another process or client, which no server process inherits.
 pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
     let name = |kind| match kind {
         FdKind::Listener(role) => role.service.name(),
@@ -55,13 +55,13 @@ pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
 pub struct Descriptors {
     /// The text of the configuration.
     pub configuration: Option<OwnedFd>,
-    /// Good versions of zones; later ones replace those of the same zones.
+    /// Good versions of zones; a later version replaces an earlier version of the same zone.
     pub zones: Vec<OwnedFd>,
     /// The certificates with their private keys.
     pub certificates: Option<OwnedFd>,
     /// Good versions of certificates.
     pub kept_certificates: Option<OwnedFd>,
-    /// The private keys of a keeper.
+    /// A keeper's private keys.
     pub held_keys: Option<OwnedFd>,
     /// Sockets to the keeper.
     pub keeper_sockets: Vec<OwnedFd>,
@@ -79,7 +79,7 @@ pub struct Descriptors {
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
-    /// The dynamic updates of a zone.
+    /// A zone's dynamic updates.
     pub updates: Option<OwnedFd>,
     /// Changes of a zone.
     pub zone_changes: Option<OwnedFd>,
@@ -87,9 +87,9 @@ pub struct Descriptors {
     pub derived_records: Option<OwnedFd>,
     /// The certificates in service.
     pub served_certificates: Option<OwnedFd>,
-    /// The state of the agent.
+    /// The agent's state.
     pub agent_report: Option<OwnedFd>,
-    /// Where the lines of logs go.
+    /// The targets of log lines.
     pub logs: Vec<(LogKind, OwnedFd)>,
     /// The control socket.
     pub control: Option<OwnedFd>,
@@ -153,7 +153,7 @@ impl FromIterator<(FdKind, OwnedFd)> for Descriptors {
 /// The descriptors that this server process has inherited.
 ///
 /// # Errors
-/// One of them has an unknown name.
+/// Returns an error if a descriptor has an unknown name.
 pub fn from_names() -> io::Result<Descriptors> {
     let mut descriptors = Descriptors::default();
     for (name, descriptor) in listen_fds::take()? {
@@ -181,7 +181,7 @@ fn list_number() -> Option<String> {
     std::env::var(LIST_VARIABLE).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether this program has replaced another one.
+/// Whether this program has replaced another.
 pub fn has_list() -> bool {
     list_number().is_some()
 }
@@ -189,7 +189,7 @@ pub fn has_list() -> bool {
 /// The descriptors of the program that this one has replaced; `None` if there was none.
 ///
 /// # Errors
-/// The list is malformed.
+/// Returns an error if the list is malformed.
 pub fn from_list() -> io::Result<Option<Descriptors>> {
     let Some(number) = list_number() else { return Ok(None) };
     let number = number.parse().map_err(|_| io::Error::other(format!("{LIST_VARIABLE} is not a number")))?;
@@ -201,7 +201,7 @@ pub fn from_list() -> io::Result<Option<Descriptors>> {
         let descriptor = listen_fds::take_fd(number)?;
         match serde_json::from_value(kind.clone()) {
             Ok(kind) => descriptors.extend([(kind, descriptor)]),
-            // Another version has added it: a supervisor without it is better than none.
+            // A later version has added this descriptor: a supervisor without it is better than none.
             Err(_) => log_warning(&format!("an inherited descriptor has the unknown kind {kind} and is closed")),
         }
     }
@@ -211,7 +211,7 @@ pub fn from_list() -> io::Result<Option<Descriptors>> {
 /// Sends `descriptors` to the process at the other end of `connection`.
 ///
 /// # Errors
-/// The other process has closed the connection or does not read.
+/// Returns an error if the other process has closed the connection or does not read.
 pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     let mut rest = descriptors.as_slice();
@@ -231,7 +231,8 @@ pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::R
 /// Receives a handover.
 ///
 /// # Errors
-/// The other process refuses, has closed the connection, has sent something else, or has not sent all in time.
+/// Returns an error if the other process refuses, has closed the connection, has sent something else, or has not sent
+/// all descriptors in time.
 pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
     let deadline = Instant::now() + TIMEOUT;
     let mut descriptors = Descriptors::default();

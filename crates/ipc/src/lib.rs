@@ -1,11 +1,11 @@
-//! The one protocol between the processes of the server, and between them and the commands that control them.
+//! The one protocol between the server's processes, and between them and the commands that control them.
 //!
 //! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same
 //! messages go
 //! - between the supervisor and a server process,
 //! - from a command such as `sanderling reload` to the control socket, and back,
-//! - between the supervisor and the agent, and between it and the keeper of private keys,
-//! - from a server process without a supervisor to the one that adopts it.
+//! - between the supervisor and the agent, and between it and the keeper,
+//! - from a server process without a supervisor to the supervisor that adopts it.
 //!
 //! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
 //! the supervisor ([`handover`]). This crate carries messages; it does not act on them.

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"SDLG";
-/// A change that an older version would misread needs the next number.
+/// A change that an older version would misread requires the next version number.
 const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 8;
 
@@ -49,19 +49,19 @@ pub enum Command {
         /// The number of this set.
         number: u64,
     },
-    /// The server process answers what certificate authorities look for. To the agent.
+    /// The server process serves the ACME challenges. To the agent.
     ChallengesServed {
         /// The number of the set.
         number: u64,
     },
-    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and those that
-    /// another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
+    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and the keys
+    /// that another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
     HoldKeys {
         /// The number of this set.
         number: u64,
     },
-    /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the
-    /// command ([`FdKind::KeptCertificates`]). To the keeper.
+    /// Erase all private keys except the keys of the last [`Command::HoldKeys`] and of the good versions that come with
+    /// the command ([`FdKind::KeptCertificates`]). To the keeper.
     RetainKeys,
     /// Serve signing requests at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
@@ -77,33 +77,34 @@ pub enum Command {
         /// Whether the command has succeeded so far.
         is_success: bool,
     },
-    /// Do this with a signed zone. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
+    /// Carry out this command for a signed zone. To the agent, it comes with the client that gets the answer
+    /// ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
     /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
     /// ([`FdKind::ZoneKeys`]), and not at the previous one. To the agent.
     UseKeeper,
     /// Report the requested certificates, or one of them.
     Certificates {
-        /// Its domain.
+        /// The certificate's domain.
         name: Option<String>,
-        /// For programs.
+        /// Whether the answer is JSON, for programs.
         is_json: bool,
     },
     /// Request a certificate now. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
     RenewCertificate {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
     },
     /// Request a certificate, and revoke the previous one. To the agent it comes with the client that gets the answer
     /// ([`FdKind::Requester`]).
     RevokeCertificate {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
         /// Whether someone else may have the private key.
         is_key_compromised: bool,
     },
-    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service,
-    /// by [`Event::CertificatesServed`].
+    /// Report the zones that concern the agent, by [`Event::ZonesServed`], and the certificates in service, by
+    /// [`Event::CertificatesServed`].
     ReportZones,
     /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
     ZonesServed,
@@ -111,10 +112,9 @@ pub enum Command {
     ZoneServed(ServedZone),
     /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
     StoreJournals,
-    /// Store what dynamic updates have made of a zone, which comes with the command ([`FdKind::Updates`]). To the
-    /// agent.
+    /// Store the result of a zone's dynamic updates, which comes with the command ([`FdKind::Updates`]). To the agent.
     StoreUpdates(UpdatesToStore),
-    /// The agent has stored what dynamic updates have made of a zone, or not.
+    /// The agent has stored the result of a zone's dynamic updates, or failed to.
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with the command ([`FdKind::ServedCertificates`]) are in service now. To the agent.
     CertificatesServed,
@@ -130,8 +130,8 @@ pub enum Command {
     ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
-    /// The counters of the supervisor, and the running processes, for the status and the metrics of a server process.
-    /// The agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
+    /// The supervisor's counters, and the running processes, for the status and the metrics of a server process. The
+    /// agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
     /// changed.
     Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
@@ -142,7 +142,7 @@ pub enum Command {
     },
     /// Load one site again, which may have another release.
     ReloadSite {
-        /// Its domain; `None` for that of `serve FOLDER`.
+        /// The site's domain; `None` for the site of `serve FOLDER`.
         name: Option<String>,
     },
     /// Do this with one zone, or all. To a server process it comes with the client that gets the answer
@@ -163,51 +163,51 @@ pub enum Command {
 pub enum ZoneCommand {
     /// Load one zone again.
     Reload {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Even if it has lost records or its serial went back.
         is_forced: bool,
     },
     /// List all zones.
     List {
-        /// For programs.
+        /// Whether the answer is JSON, for programs.
         is_json: bool,
     },
     /// Report the state of one zone.
     Status {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
     /// Write the records of a zone as a zone file.
     Show {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Only records of this type.
         rrtype: Option<String>,
     },
     /// Write the zone file with the dynamic updates merged in.
     Export {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
 }
 
-/// Commands for the signatures of a zone. The agent answers.
+/// Commands for a zone's signatures. The agent answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DnssecCommand {
     /// Report the keys, the records for the parent zone, and the pending step.
     Status {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
     },
-    /// Make the first key, whatever DS records the parent zone has.
+    /// Create the first key, whatever DS records the parent zone has.
     NewKeys {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
     },
     /// Replace keys.
     Rollover {
-        /// The name of the zone.
+        /// The zone's name.
         zone: String,
         /// The keys to replace.
         keys: RolloverKeys,
@@ -228,14 +228,14 @@ pub enum RolloverKeys {
     Zsk,
 }
 
-/// How the status is written.
+/// The format of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatusFormat {
     /// For people, on one screen.
     Text,
     /// For people, with all threads, sites and zones.
     Verbose,
-    /// For programs.
+    /// Whether the answer is JSON, for programs.
     Json,
     /// Metrics in the format of OpenMetrics.
     Metrics,
@@ -244,7 +244,7 @@ pub enum StatusFormat {
 /// The counters and processes of a supervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Supervision {
-    /// When it was started, in seconds since 1970.
+    /// The start time of the supervisor, in seconds since 1970.
     pub started_at_unix_s: u64,
     /// When the current configuration was read, in seconds since 1970.
     pub loaded_at_unix_s: u64,
@@ -259,7 +259,7 @@ pub struct Supervision {
     /// The agent.
     #[serde(default)]
     pub agent: ProcessSupervision,
-    /// The keeper of private keys.
+    /// The keeper, which holds the private keys.
     #[serde(default)]
     pub keeper: KeeperSupervision,
 }
@@ -270,14 +270,14 @@ pub struct ProcessSupervision {
     /// Whether the configuration needs it.
     #[serde(default)]
     pub is_needed: bool,
-    /// Whether it runs, and works, to the knowledge of the supervisor.
+    /// Whether it runs, and works, to the supervisor's knowledge.
     #[serde(default)]
     pub is_running: bool,
     /// Restarts.
     pub restarts: u64,
 }
 
-/// The state of the keeper, as the supervisor knows it.
+/// The keeper's state, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperSupervision {
     /// Whether it runs, and the like.
@@ -296,7 +296,7 @@ pub enum Event {
     Stderr(Text),
     /// The command has ended.
     Done {
-        /// Whether it has succeeded.
+        /// Whether the command has succeeded.
         is_success: bool,
     },
     /// The server process serves.
@@ -306,20 +306,20 @@ pub enum Event {
     },
     /// All threads of the server process, or of the agent, are responsive.
     Heartbeat,
-    /// The named thread of the server process is not.
+    /// The named thread of the server process hangs.
     ThreadHung(Text),
     /// The server process serves the new configuration.
     Reloaded {
         /// The changes, for standard output.
         changes: Text,
-        /// Sites and zones that could not be loaded. Their last good versions stay in service.
+        /// Sites and zones that could not be loaded. The last good versions of these stay in service.
         problem_count: usize,
     },
     /// The configuration, or the site, has errors, which have been reported; the server process keeps the current one.
     ReloadRefused,
     /// A site leads to another release than before.
     ReleaseSwitched {
-        /// Its domain; `None` for that of `serve FOLDER`.
+        /// The site's domain; `None` for the site of `serve FOLDER`.
         name: Option<String>,
     },
     /// The server process cannot apply the configuration, or a version that the agent has stored, but a new one could,
@@ -327,25 +327,25 @@ pub enum Event {
     NewProcessNeeded(Text),
     /// Keep the good versions of zones that come with this event ([`FdKind::Zones`]) for the next server process.
     ZonesKept {
-        /// Whether they are all; otherwise they replace those of the same zones.
+        /// Whether these are all versions; otherwise they replace the versions of the same zones.
         replaces_all: bool,
     },
     /// Keep the good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) for the next
     /// server process, in place of the previous ones.
     CertificatesKept,
-    /// The agent has an order in progress: certificate authorities look for what comes with this event
+    /// The agent has an order in progress: certificate authorities look for the challenges that come with this event
     /// ([`FdKind::Challenges`]), and for nothing else.
     ChallengesChanged {
         /// The number of this set.
         number: u64,
     },
-    /// The server process answers what certificate authorities look for.
+    /// The server process serves the ACME challenges.
     ChallengesServed {
         /// The number of the set.
         number: u64,
     },
-    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now: those that the agent is concerned
-    /// with, since they have secondary or primary servers.
+    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now. They concern the agent, since they
+    /// have secondary or primary servers.
     ZonesServed,
     /// Another version of one of these zones is served now.
     ZoneServed(ServedZone),
@@ -353,10 +353,10 @@ pub enum Event {
     JournalsChanged,
     /// Dynamic updates have made a version of a zone, which is served when it is stored ([`FdKind::Updates`]).
     UpdatesMade(UpdatesToStore),
-    /// The agent has stored what dynamic updates have made of a zone, or not.
+    /// The agent has stored the result of a zone's dynamic updates, or failed to.
     UpdatesStored(UpdatesOutcome),
     /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes
-    /// are made with no other ones. Only of domains from which records are derived.
+    /// use no others. Only domains from which records are derived are included.
     CertificatesServed,
     /// The server process wants to be connected to an application: the answer is [`Command::BackendConnected`].
     BackendWanted {
@@ -367,10 +367,11 @@ pub enum Event {
     },
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
-    /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the
-    /// changes that come with the event ([`FdKind::ZoneChanges`]). It answers the agent ([`FdKind::Requester`]).
+    /// The agent has stored another version of a zone, or removed it: the server process must load it, or apply the
+    /// changes that come with the event ([`FdKind::ZoneChanges`]). The server process answers the agent
+    /// ([`FdKind::Requester`]).
     ZoneStored {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// Even if it has lost records or its serial went back.
         #[serde(default)]
@@ -378,14 +379,14 @@ pub enum Event {
     },
     /// The agent has stored a certificate.
     CertificateStored {
-        /// Its domain.
+        /// The certificate's domain.
         name: String,
     },
     /// The agent has stored derived records.
     DerivedStored,
     /// The agent can no longer use its socket to the keeper, and needs another one.
     KeeperLost,
-    /// The state of the agent has changed ([`FdKind::AgentReport`]).
+    /// The agent's state has changed ([`FdKind::AgentReport`]).
     AgentReport,
     /// The agent cannot run for this reason, and exits.
     AgentFailed(Text),
@@ -397,7 +398,7 @@ pub enum Event {
     },
     /// The keys for the next keeper ([`FdKind::HeldKeys`]).
     KeysKept,
-    /// The keeper is alive, and has done this.
+    /// The keeper is alive, and reports its counters.
     KeeperReport(SigningCounts),
     /// The server process cannot write this log.
     LogFailed(LogKind),
@@ -405,9 +406,10 @@ pub enum Event {
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
-    /// The server process has stopped accepting, after the command to drain: all new connections are the other one's.
+    /// The server process has stopped accepting, after the command to drain: the other process accepts all new
+    /// connections.
     AcceptLeft,
-    /// The server process has finished to drain, and exits.
+    /// The server process has finished draining, and exits.
     Drained {
         /// Responses that were aborted after `drain_timeout_ms`.
         cut_off_count: u64,
@@ -444,13 +446,13 @@ pub enum FdKind {
     TsigSecrets,
     /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
-    /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
+    /// The agent's state, or the part for a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
     /// The served zones, in a sealed memfd ([`crate::agent`]).
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
-    /// The dynamic updates of a zone, in a sealed memfd ([`crate::agent`]).
+    /// A zone's dynamic updates, in a sealed memfd ([`crate::agent`]).
     Updates,
     /// Changes of a zone, in a sealed memfd ([`crate::agent`]).
     ZoneChanges,
@@ -458,7 +460,7 @@ pub enum FdKind {
     DerivedRecords,
     /// The certificates in service, in a sealed memfd ([`crate::derived`]).
     ServedCertificates,
-    /// Where the lines of a log go; the configuration says whether it is a file or a socket.
+    /// The target of a log's lines; the configuration says whether it is a file or a socket.
     Log(LogKind),
     /// A connection to an application.
     Backend,
@@ -469,7 +471,7 @@ pub enum FdKind {
     Listener(ListenerRole),
     /// A server process: its pidfd.
     Process(ProcessInfo),
-    /// The connection to the server process before it.
+    /// The connection to the previous server process.
     Connection,
     /// A client of the control socket that waits for the end of its command.
     Client(PendingCommand),
@@ -486,7 +488,7 @@ pub struct ProcessInfo {
     pub pid: i32,
     /// Whether it serves; otherwise it drains.
     pub is_serving: bool,
-    /// When it became ready, in seconds since 1970, before the year 10000.
+    /// The time when the process became ready, in seconds since 1970, before the year 10000.
     #[serde(deserialize_with = "possible_time")]
     pub ready_at_unix_s: u64,
 }
@@ -519,8 +521,8 @@ pub enum PendingCommand {
     Zone(ZoneCommand),
 }
 
-/// Text that fits into a packet. It ends on a terminal or in a log: one that was received has no control characters
-/// with an effect there.
+/// Text that fits into a packet. The text is shown on a terminal or in a log, so a received text contains no control
+/// characters with an effect there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Text(#[serde(deserialize_with = "printable_text")] String);
@@ -581,14 +583,14 @@ impl fmt::Display for Text {
     }
 }
 
-/// Why a packet is not a message.
+/// The reason why a packet is not a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It comes from another program.
+    /// The packet comes from another program.
     NotOurs,
-    /// It comes from another version of this program.
+    /// The packet comes from another version of this program.
     OtherVersion(u8),
-    /// It breaks the form of this version.
+    /// The packet breaks the format of this version.
     Malformed(String),
 }
 

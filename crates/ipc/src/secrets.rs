@@ -3,8 +3,8 @@
 //! [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the good versions of certificates, for the next server
 //! process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
-//! With a keeper of private keys, the certificates go from the supervisor to it with their keys, and from it without
-//! them to the server process. It also gives the supervisor the keys, for the next keeper
+//! With a keeper, the supervisor sends it the certificates with their keys, and the keeper passes them on to the server
+//! process without the keys. The keeper also gives the supervisor the keys, for the next keeper
 //! ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
 //!
 //! Copies in memory are erased after use.
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 const CERTIFICATES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of one ticket key.
 pub const TICKET_KEY_BYTES: usize = 48;
-/// How long a shared key is the current one, and then the previous one.
+/// The time in seconds for which a shared key is current, and after that previous.
 pub const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// The first byte of good versions: another version of the program may have kept them.
@@ -45,7 +45,7 @@ pub enum CertificateContent {
         /// The private key.
         key: SecretContent,
     },
-    /// The certificates as DER, that of the server first. The keeper has the key.
+    /// The certificates as DER, the server certificate first. The keeper has the key.
     Held(Vec<Vec<u8>>),
 }
 
@@ -59,14 +59,14 @@ impl std::fmt::Debug for CertificateContent {
     }
 }
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCertificate {
     /// The files cannot be read: the text of the error.
     Unreadable(String),
     /// The keeper cannot use the content of the files.
     Unusable {
-        /// Why.
+        /// The reason.
         problem: String,
         /// The remedy.
         remedy: String,
@@ -83,7 +83,7 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
         Err(NoCertificate::Unreadable(error)) => tagged_bytes([error.len()]),
         Err(NoCertificate::Unusable { problem, remedy }) => tagged_bytes([problem.len(), remedy.len()]),
     };
-    // Allocated in one step: growing would leave copies behind that are not erased.
+    // The buffer is allocated in one step: growing would leave copies that are not erased.
     let mut out = Zeroizing::new(Vec::with_capacity(certificates.iter().map(bytes).sum()));
     for certificate in certificates {
         match certificate {
@@ -102,10 +102,10 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
     memfd::create("certificates", &out)
 }
 
-/// Reads what [`certificates_to_memfd`] has written.
+/// Reads the output of [`certificates_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PassedCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -127,7 +127,7 @@ pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PassedCe
 }
 
 impl CertificateContent {
-    /// The certificate of the server, if it is DER.
+    /// The server's certificate, if it is DER.
     pub fn held(&self) -> Option<&[u8]> {
         match self {
             CertificateContent::Held(chain) => chain.first().map(Vec::as_slice),
@@ -197,10 +197,10 @@ pub fn held_keys_to_memfd<'k>(keys: impl Iterator<Item = &'k SecretContent> + Cl
     memfd::create("held-keys", &out)
 }
 
-/// Reads what [`held_keys_to_memfd`] has written.
+/// Reads the output of [`held_keys_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn held_keys_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<SecretContent>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -228,10 +228,10 @@ pub fn tsig_secrets_to_memfd(secrets: &[TsigSecret]) -> io::Result<OwnedFd> {
     memfd::create("tsig-secrets", &content)
 }
 
-/// Reads what [`tsig_secrets_to_memfd`] has written.
+/// Reads the output of [`tsig_secrets_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed.
+/// Returns an error if the content is malformed.
 pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecret>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
@@ -251,7 +251,7 @@ pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecr
 /// A good version of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCertificate {
-    /// The domain that it is used for; empty for every host.
+    /// The domain that the certificate is used for; empty for every host.
     pub domain: String,
     /// The file of its chain.
     pub file: PathBuf,
@@ -275,10 +275,10 @@ pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertifi
     memfd::create("kept-certificates", &out)
 }
 
-/// Reads what [`kept_certificates_to_memfd`] has written.
+/// Reads the output of [`kept_certificates_to_memfd`].
 ///
 /// # Errors
-/// The content is malformed, or of another format.
+/// Returns an error if the content is malformed, or of another format.
 pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<KeptCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let (format, mut rest) = content.split_first().ok_or_else(malformed)?;
@@ -319,23 +319,23 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the received certificates or keys are malformed")
 }
 
-/// Keys that all server processes of a machine share, and the keys before them, which are still accepted.
+/// Keys that all server processes of a machine share, and the previous keys, which are still accepted.
 #[derive(Clone, Default)]
 pub struct SharedKeys {
     /// When the current ticket key was made, in seconds since 1970.
     pub made_at_unix_s: u64,
-    /// They encrypt session tickets of TLS.
+    /// The keys that encrypt TLS session tickets.
     pub tickets: KeyPair<TICKET_KEY_BYTES>,
-    /// They make and check cookies of DNS.
+    /// The keys that create and check DNS cookies.
     pub cookies: KeyPair<COOKIE_SECRET_BYTES>,
 }
 
-/// A key, and another one that is also accepted.
+/// A key, and a second key that is also accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPair<const BYTES: usize> {
     /// The key for new secrets.
     pub current: Zeroizing<[u8; BYTES]>,
-    /// The key before it.
+    /// The previous key.
     pub previous: Option<Zeroizing<[u8; BYTES]>>,
 }
 
@@ -392,10 +392,10 @@ impl SharedKeys {
         memfd::create("shared-keys", &content)
     }
 
-    /// Reads what [`SharedKeys::to_memfd`] has written.
+    /// Reads the output of [`SharedKeys::to_memfd`].
     ///
     /// # Errors
-    /// The content is malformed.
+    /// Returns an error if the content is malformed.
     pub fn from_memfd(descriptor: impl AsFd) -> io::Result<SharedKeys> {
         let content = Zeroizing::new(memfd::read(descriptor, SharedKeys::WRITTEN_BYTES as u64)?);
         let (made_at, mut rest) = content.split_first_chunk().ok_or_else(malformed)?;
@@ -448,7 +448,7 @@ mod tests {
             assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
         }
         let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
-        // With the format alone there are none.
+        // A file with only the format has no certificates.
         for length in (0..whole.len()).filter(|length| *length != 1) {
             let file = memfd::create("test", &whole[..length]).expect("created");
             assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");

@@ -1,5 +1,5 @@
-//! The requests of a server process's worker to the keeper of private keys, and the answers: fixed messages over a
-//! socket pair for each worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
+//! The requests of a server process's worker to the keeper, and the answers: fixed messages over a socket pair for each
+//! worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
 //!
 //! Both have a header of 8 bytes: the version, the result (0 in a request), the signature scheme of TLS (0 in an
 //! answer), and a number that the answer repeats. In a request, the ID of the key and the input to sign follow; in an
@@ -7,10 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Another form of the messages needs the next number.
+/// A change of the messages requires the next version number.
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
-/// Bytes of the ID of a key: the SHA-256 of its public key.
+/// Bytes of a key's ID: the SHA-256 of its public key.
 pub const KEY_ID_BYTES: usize = 32;
 /// The longest input of a signature in a handshake has 165 bytes.
 const INPUT_BYTES_MAX: usize = 256;
@@ -24,7 +24,7 @@ pub const ANSWER_BYTES_MAX: usize = HEADER_BYTES + SIGNATURE_BYTES_MAX;
 /// A request for a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignRequest<'m> {
-    /// The answer has the same one.
+    /// The answer repeats this number.
     pub number: u32,
     /// The signature scheme (RFC 8446 §4.2.3).
     pub scheme: u16,
@@ -54,12 +54,12 @@ impl<'m> SignRequest<'m> {
     }
 }
 
-/// Why the keeper does not sign.
+/// The reason why the keeper does not sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The message is not a request.
     Malformed = 1,
-    /// The input is not that of a signature in a handshake of a server.
+    /// The input is not what a server signs in a handshake.
     NotOfHandshake = 2,
     /// The keeper does not have the key.
     UnknownKey = 3,
@@ -72,7 +72,7 @@ impl Refusal {
     pub const ALL: [Refusal; 4] =
         [Refusal::Malformed, Refusal::NotOfHandshake, Refusal::UnknownKey, Refusal::WrongScheme];
 
-    /// Its name in the status and in metrics.
+    /// The refusal's name in the status and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",
@@ -122,7 +122,7 @@ fn put_header(message: &mut [u8], result: u8, scheme: u16, number: u32) {
     message[..HEADER_BYTES].copy_from_slice(&[VERSION, result, s0, s1, n0, n1, n2, n3]);
 }
 
-/// The counters of a keeper.
+/// A keeper's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningCounts {
     /// Signatures of handshakes.

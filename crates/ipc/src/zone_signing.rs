@@ -7,7 +7,7 @@
 use crate::signing::KEY_ID_BYTES;
 use std::io::{self, Read, Write};
 
-/// Another form of the messages needs the next number.
+/// A change of the messages requires the next version number.
 const VERSION: u8 = 1;
 /// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -20,7 +20,7 @@ pub type ZoneKeyId = [u8; KEY_ID_BYTES];
 /// A key of a zone, without the private part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneKey {
-    /// Its ID.
+    /// The key's ID.
     pub id: ZoneKeyId,
     /// The algorithm of DNSSEC.
     pub algorithm: u8,
@@ -31,19 +31,19 @@ pub struct ZoneKey {
 /// A request of the agent. Names of zones are text, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyRequest {
-    /// The keys of the zone.
+    /// The zone's keys.
     List {
-        /// Its name.
+        /// The zone's name.
         zone: String,
     },
-    /// Another key for the zone. It is on the disk when the answer comes.
+    /// Another key for the zone. The key is on the disk when the answer comes.
     Make {
-        /// Its name.
+        /// The zone's name.
         zone: String,
         /// The algorithm of DNSSEC.
         algorithm: u8,
     },
-    /// The private key of the zone is erased from the disk, if it exists.
+    /// The zone's private key is erased from the disk, if it exists.
     Erase {
         /// The zone that has the key.
         zone: String,
@@ -64,11 +64,11 @@ pub enum ZoneKeyRequest {
 /// An answer of the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyAnswer {
-    /// The keys of the zone, the one that was made, or none after one was erased.
+    /// The zone's keys, the created key, or no keys after an erasure.
     Keys(Vec<ZoneKey>),
     /// A signature for each input, as RRSIG records have it.
     Signatures(Vec<Vec<u8>>),
-    /// It has done nothing, for this reason.
+    /// The keeper has done nothing, for this reason.
     Refused(String),
 }
 
@@ -84,7 +84,7 @@ impl ZoneKeyRequest {
     /// The encoded request.
     ///
     /// # Errors
-    /// It has more than [`MESSAGE_BYTES_MAX`].
+    /// Returns an error if the message has more than [`MESSAGE_BYTES_MAX`].
     pub fn to_message(&self) -> io::Result<Vec<u8>> {
         match self {
             ZoneKeyRequest::List { zone } => message(LIST, [zone.as_bytes()].into_iter()),
@@ -99,7 +99,7 @@ impl ZoneKeyRequest {
     /// Waits for a request.
     ///
     /// # Errors
-    /// The other end is closed, or its message is not a request.
+    /// Returns an error if the other end is closed, or its message is not a request.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyRequest> {
         ZoneKeyRequest::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -147,7 +147,7 @@ impl ZoneKeyAnswer {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// The other end is closed, it does not answer in time, or its message is not an answer.
+    /// Returns an error if the other end is closed, it does not answer in time, or its message is not an answer.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyAnswer> {
         ZoneKeyAnswer::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -217,7 +217,7 @@ fn parts(message: &[u8]) -> Option<(u8, Vec<&[u8]>)> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the message of the other process is malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the other process's message is malformed")
 }
 
 #[cfg(test)]

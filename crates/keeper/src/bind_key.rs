@@ -60,10 +60,11 @@ pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String
     Some(text)
 }
 
-/// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is what its DNSKEY record has.
+/// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is the key in its DNSKEY
+/// record.
 ///
 /// # Errors
-/// The problem of the text.
+/// Returns the problem of the text.
 pub fn from_private(text: &str, public_key: &[u8]) -> Result<(Algorithm, Zeroizing<Vec<u8>>), String> {
     if !text.starts_with(FORMAT) {
         return Err(format!("it does not begin with `{FORMAT}`; specify the file that ends in `.private`"));

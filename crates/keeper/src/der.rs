@@ -20,7 +20,7 @@ pub(crate) fn split(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 /// An element with these parts as its content.
 pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let length_bytes: usize = parts.iter().map(|part| part.len()).sum();
-    // Allocated once, so that no copy is left behind.
+    // The buffer is allocated once, so that no copy is left behind.
     let mut out = Zeroizing::new(Vec::with_capacity(length_bytes + 4));
     out.push(tag);
     match u16::try_from(length_bytes).expect("keys are short").to_be_bytes() {

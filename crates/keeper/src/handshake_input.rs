@@ -9,8 +9,8 @@ const HASH_BYTES: [usize; 2] = [32, 48];
 
 /// Bytes of the random values of client and server.
 const RANDOM_BYTES: usize = 2 * 32;
-/// The beginnings of the parameters of a key exchange in TLS 1.2, and the bytes of the rest: a named curve, its number,
-/// the length of the public key, and for curves of NIST that it is not compressed (RFC 8422 §5.4).
+/// The first bytes of key exchange parameters in TLS 1.2, and the number of remaining bytes: a named curve, its number,
+/// the length of the public key, and for NIST curves the mark of an uncompressed point (RFC 8422 §5.4).
 const PARAMETERS: [(&[u8], usize); 3] = [(&[3, 0, 29, 32], 32), (&[3, 0, 23, 65, 4], 64), (&[3, 0, 24, 97, 4], 96)];
 
 /// Whether `input` is the data that a server signs in a TLS 1.3 or 1.2 handshake.
@@ -56,7 +56,7 @@ fn after_version(input: &[u8]) -> Option<&[u8]> {
     (last <= 2 && leading.iter().all(|&byte| byte == 0)).then_some(rest)
 }
 
-/// The rest of `input` after its tag, if it is this one (X.690 §8.1.2).
+/// The rest of `input` after `tag`, if it begins with that tag (X.690 §8.1.2).
 fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
     const NUMBER: u8 = 0x1f;
     const MORE: u8 = 0x80;
@@ -169,7 +169,7 @@ mod tests {
         check(p384, 96, &[0x30, 0x81, 162, 2, 1, 0, 0x3f, 16, 1], false);
         check(p384, 96, &[0x30, 0x81, 162, 0xa0, 0x80, 2, 1, 2], false);
         check(p384, 96, &[0x30, 0x81, 162, 0xa0, 0x81, 3, 2, 1, 2], false);
-        // Neither of them has the length, or the beginning, of a whole element.
+        // Neither has the length, or the beginning, of a whole element.
         check(p384, 96, &[0x30, 0x81, 161, 2, 1, 0, 0x30], true);
         check(p384, 96, &[0x30, 0x81, 162, 2, 1, 3, 0x30], true);
         check(p384, 96, &[0x30, 0x82, 0, 162, 2, 1, 0, 0x30], true);

@@ -1,5 +1,5 @@
-//! The private keys that the keeper has: those of the current certificates, and those of good versions that server
-//! processes still serve since the current files cannot be used.
+//! The keeper's private keys, for the current certificates, and for good versions that server processes still serve
+//! because the current files cannot be used.
 
 use sanderling_ipc::secrets::{CertificateContent, KeptCertificate, NoCertificate, PassedCertificate, SecretContent};
 use sanderling_tls::{Certificate, KeyId, PrivateKey};
@@ -9,14 +9,14 @@ use std::collections::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub(crate) struct KeySet {
     held: HashMap<KeyId, HeldKey>,
-    /// Of the last set of certificates.
+    /// The keys of the last set of certificates.
     current: HashSet<KeyId>,
 }
 
 #[derive(Debug)]
 struct HeldKey {
     key: PrivateKey,
-    /// It as PEM, for the next keeper.
+    /// The key as PEM, for the next keeper.
     pem: SecretContent,
 }
 
@@ -41,7 +41,7 @@ impl KeySet {
         certificates
     }
 
-    /// Takes the keys of the previous keeper, until [`KeySet::retain`].
+    /// Takes the previous keeper's keys, until [`KeySet::retain`].
     pub(crate) fn hold_earlier(&mut self, keys: Vec<SecretContent>) {
         for pem in keys {
             // The previous keeper could use it.
@@ -51,7 +51,7 @@ impl KeySet {
         }
     }
 
-    /// Erases all keys but those of the current certificates and of `kept`.
+    /// Erases all keys except the keys of the current certificates and of `kept`.
     pub(crate) fn retain(&mut self, kept: &[KeptCertificate]) {
         let kept: HashSet<KeyId> =
             kept.iter().filter_map(|kept| Certificate::key_id_of(kept.content.held()?)).collect();

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 /// The folder with the states of zones, below the state folder.
 const SIGNING: &str = "signing";
-/// Bytes of the state of a zone.
+/// Bytes of a zone's state.
 const STATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The TTL in `.key` files. Other programs take their own.
 const TTL_S: u32 = 3600;
@@ -44,7 +44,7 @@ pub struct BindKey {
 /// The keys of `zone` in the state folder `state`.
 ///
 /// # Errors
-/// Why they cannot be read.
+/// Returns the reason why the keys cannot be read.
 pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     let keys = folder(state);
     let of_state = read_state(state, &state_file(zone))?;
@@ -72,7 +72,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 /// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file next to it. Returns the tags.
 ///
 /// # Errors
-/// Why nothing has changed.
+/// Returns the reason why nothing has changed.
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
     if !state.is_dir() {
         return Err(format!(
@@ -109,7 +109,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
         let path = keys.store(zone, algorithm.number(), pkcs8)?;
         own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
     }
-    // Nothing was signed with the previous ones.
+    // No version was signed with the previous keys.
     let known = before.keys.public_keys().map(PublicKey::id).chain(before.keys_to_erase);
     next.keys_to_erase = known.filter(|id| next.keys.public_keys().all(|key| key.id() != *id)).collect();
     let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
@@ -121,7 +121,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
 }
 
 /// The findings of `check` about the keys of the zones that `config` signs: private keys in the state folder `state`
-/// that cannot be used, and zones that have none yet. Nothing where this user may not read it.
+/// that cannot be used, and zones that have none yet. Nothing is reported where this user may not read.
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
@@ -165,13 +165,13 @@ fn folder(state: &Path) -> ZoneKeys {
     })
 }
 
-/// The file with the state of a zone, below the state folder.
+/// The file with a zone's state, below the state folder.
 fn state_file(zone: &DomainName) -> PathBuf {
     Path::new(SIGNING).join(format!("{}.json", zone_file_name(zone)))
 }
 
-/// The state in the file `name`; that of a zone without keys if there is none. The agent can write the folder, and this
-/// process may be root: no link is followed.
+/// The state in the file `name`; without a file, the state of a zone without keys. The agent can write the folder, and
+/// this process may be root: no link is followed.
 fn read_state(state: &Path, name: &Path) -> Result<SigningState, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", state.join(name).display());
     let folder = Directory::open(state).map_err(|error| failed(&error))?;
@@ -247,9 +247,9 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Changes the owner of the written files to the user of the server, which owns the state folder.
+/// Changes the owner of the written files to the server's user, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
-    let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
+    let failed = |error| format!("cannot change the owner of the files to the owner of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
     // Not the target of a link, with which the agent may have replaced a file meanwhile.
     paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
@@ -269,7 +269,7 @@ mod tests {
         let zone = DomainName::parse("a.test").expect("a name");
         let error = export(one.path(), &zone).err().expect("there is none");
         assert!(error.contains("has no keys of the zone a.test"), "{error}");
-        // As if another program had made them.
+        // The files look as if another program had made them.
         let mut private_files = Vec::new();
         for (flags, algorithm) in [(KSK_FLAGS, 13), (ZSK_FLAGS, 13)] {
             let pkcs8 = ZonePrivateKey::make(algorithm).expect("made");

@@ -2,12 +2,12 @@
 //! and with the private keys of zones, which signs records for the agent.
 //!
 //! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no
-//! signature of anything else. The keeper has no network and no files but those of the keys of zones: the supervisor
-//! gives it the keys of certificates in sealed memory, and a socket for each worker. It outlives a supervisor as long
-//! as a server process has such a socket.
+//! signature of anything else. The keeper has no network access, and no files except the zone keys. The supervisor
+//! gives it the certificates' keys in sealed memory, and a socket for each worker. The keeper outlives a supervisor as
+//! long as a server process has such a socket.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod startup;
 pub mod key_transfer;
 mod main_loop;

@@ -38,9 +38,9 @@ pub(crate) struct MainLoop {
 
 /// A socket that gets its own thread.
 enum Unserved {
-    /// Of a worker of a server process.
+    /// A socket of a server process's worker.
     Handshakes(RequestSocket),
-    /// Of an agent.
+    /// A socket of an agent.
     Zones(UnixStream),
 }
 
@@ -94,7 +94,8 @@ impl MainLoop {
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
-                // Keys of an earlier keeper, which may have run foreign code: the others are used without them as well.
+                // Keys of an earlier keeper, which may have run foreign code: the other keys are used even without
+                // these.
                 let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
                     log_error(&format!("ignoring the keys of the previous keeper: {}", error_text(&error)));
                     None
@@ -131,7 +132,7 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Starts threads for the sockets that have none, until the system has no more. The rest is retried with the next
+    /// Starts threads for the sockets without a thread, until the system refuses. The rest is retried with the next
     /// report: requests wait meanwhile.
     fn serve_all(&mut self) {
         while let Some(socket) = self.unserved.pop() {
@@ -139,7 +140,7 @@ impl MainLoop {
                 self.unserved.push(socket);
                 if !self.is_without_thread {
                     let error = error_text(&error);
-                    log_error(&format!("the keeper of private keys cannot start a thread: {error}; trying again"));
+                    log_error(&format!("the keeper cannot start a thread: {error}; retrying"));
                 }
                 self.is_without_thread = true;
                 return;
@@ -159,7 +160,7 @@ impl MainLoop {
         let serve = move || match given.recv() {
             Ok(Unserved::Handshakes(socket)) => shared.serve(&socket),
             Ok(Unserved::Zones(stream)) => {
-                // It ends with the agent.
+                // The thread ends with the agent.
                 let _ = folder.map(|folder| zone_thread::serve(ZoneKeys::new(folder), &shared, stream));
             }
             Err(_) => {}

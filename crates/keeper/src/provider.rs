@@ -20,10 +20,10 @@ pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
     Ok(Zeroizing::new(der.as_ref().to_vec()))
 }
 
-/// It makes no RSA keys.
+/// The library makes no RSA keys.
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
-    Err("the cryptography library of this program cannot generate RSA keys; use ecdsap256sha256 or ed25519".to_owned())
+    Err("this program's cryptography library cannot generate RSA keys; use ecdsap256sha256 or ed25519".to_owned())
 }
 
 #[cfg(feature = "aws-lc-rs")]

@@ -30,10 +30,10 @@ impl SigningKeyName {
         Some(SigningKeyName { apex, algorithm: keys[0].algorithm, tags: keys.map(|key| key.tag()) })
     }
 
-    /// Checks that `input` is what this key signs, and that the signature will not be valid for too long from now on.
+    /// Checks that this key may sign `input`, and that the signature will not be valid for too long from now on.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns the reason why the key does not sign the input.
     pub(crate) fn check(&self, input: &[u8], now_unix_s: u64) -> Result<(), String> {
         let check = |tag| signing_input::check(input, self.apex.as_name(), self.algorithm, tag);
         check(self.tags[0]).or_else(|_| check(self.tags[1])).map_err(|error| error.to_string())?;
@@ -57,11 +57,11 @@ impl SigningKeyName {
         (RecordSource::of(records.rtype, is_apex) == RecordSource::Keys).then_some(records)
     }
 
-    /// Checks that `records` of [`naming_keys`](Self::naming_keys) name no keys but those of `known`: with a signature
-    /// of another key, its owner could sign the zone without the keeper.
+    /// Checks that `records` of [`naming_keys`](Self::naming_keys) name only keys in `known`: if the keeper signed
+    /// another key, its owner could sign the zone without the keeper.
     ///
     /// # Errors
-    /// They name another key.
+    /// Returns an error if the records name another key.
     pub(crate) fn check_named_keys(&self, records: &InputRecords<'_>, known: &[ZoneKey]) -> Result<(), String> {
         let known = || known.iter().filter_map(public_keys).flatten();
         let is_known = |rdata: &&[u8]| match records.rtype {

@@ -19,7 +19,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time for writing the last message of the process.
 const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Attempts of a call in five seconds. After that, a new process may be able to make it.
+/// Attempts of a call in five seconds. After that, a new process may be able to sign.
 const ATTEMPTS_MAX: u32 = 500;
 
 /// Repeats a call of a socket as long as it fails for another cause than the end of its peer, at most
@@ -44,7 +44,7 @@ fn is_of_peer(error: &io::Error) -> bool {
 fn end_process_unless_of_peer(error: &io::Error) {
     if !is_of_peer(error) {
         log_error(&format!(
-            "the keeper cannot use the socket of a server process: {}; the keeper exits and is restarted",
+            "the keeper cannot use a server process's socket: {}; the keeper exits and is restarted",
             error_text(error)
         ));
         log::flush(LOG_TIME_MAX);
@@ -67,7 +67,7 @@ impl Shared {
     /// Signs with these keys from now on.
     pub(crate) fn replace_keys(&self, keys: HashMap<KeyId, PrivateKey>) {
         let before = std::mem::replace(&mut *self.keys.write().unwrap_or_else(PoisonError::into_inner), keys);
-        // They are erased after the lock is released.
+        // The previous keys are erased after the lock is released.
         drop(before);
     }
 
@@ -106,7 +106,7 @@ impl Shared {
             }
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
-            // Without an answer, nothing more would be asked over this socket.
+            // Without an answer, the worker would send no further requests over this socket.
             if let Err(error) = repeat(ATTEMPTS_MAX, || socket.send(answer)) {
                 return end_process_unless_of_peer(&error);
             }

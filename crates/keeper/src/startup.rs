@@ -18,21 +18,21 @@ use std::path::{Path, PathBuf};
 /// Runs the keeper with the inherited state, as long as the supervisor or a server process needs it. The keys of zones
 /// are in the folder `state`, if zones are signed.
 pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
-    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    // The process is started through `/proc/self/exe`, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log_error(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
+            log_error(&format!("the keeper cannot run: {}", error_text(&error)));
             Exit::Failure
         }
     }
 }
 
 fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
-    // The supervisor handles those of the terminal, which reach both.
+    // The supervisor handles signals from the terminal, which reach both processes.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     let Descriptors { configuration, connections, .. } = handover::from_names()?;
@@ -57,7 +57,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     panics::end_process(panics::Scope::Process);
     if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
         log_warning(&format!(
-            "Landlock is {}: the other processes of the server can read the private keys of the zones; use Linux 5.13 \
+            "Landlock is {}: the server's other processes can read the zones' private keys; use Linux 5.13 \
                 or later with `sandbox = true`",
             layers.landlock
         ));

@@ -15,7 +15,7 @@ const RSASHA256: u8 = 8;
 const ECDSAP256SHA256: u8 = 13;
 const ED25519: u8 = 15;
 
-/// A private key. It is erased when it is dropped, with aws-lc-rs.
+/// A private key. The key is erased when it is dropped, by aws-lc-rs.
 #[derive(Debug)]
 pub(crate) struct ZonePrivateKey {
     algorithm: u8,
@@ -33,7 +33,7 @@ impl ZonePrivateKey {
     /// A new key, as PKCS#8.
     ///
     /// # Errors
-    /// No such keys can be made.
+    /// Returns an error if no such key can be made.
     pub(crate) fn make(algorithm: u8) -> Result<Zeroizing<Vec<u8>>, String> {
         let random = SystemRandom::new();
         let failed = |_| "the key could not be generated".to_owned();
@@ -46,10 +46,10 @@ impl ZonePrivateKey {
         made.map(|document| Zeroizing::new(document.as_ref().to_vec())).map_err(failed)
     }
 
-    /// The key of a file.
+    /// A file's key.
     ///
     /// # Errors
-    /// It is not a key of this algorithm.
+    /// Returns an error if the bytes are not a key of this algorithm.
     pub(crate) fn from_pkcs8(algorithm: u8, der: &[u8]) -> Result<ZonePrivateKey, String> {
         let rejected = |error: KeyRejected| format!("it is not a private key for algorithm {algorithm}: {error}");
         let pair = match algorithm {
@@ -67,7 +67,7 @@ impl ZonePrivateKey {
     pub(crate) fn public(&self) -> ZoneKey {
         let public_key = match &self.pair {
             Pair::Rsa(pair) => rsa_public_key(pair.public_key().as_ref()).expect("the library writes DER"),
-            // Without the byte that says that the point is not compressed (RFC 6605 §4).
+            // The point without the byte that marks it as uncompressed (RFC 6605 §4).
             Pair::Ecdsa(pair) => pair.public_key().as_ref()[1..].to_vec(),
             Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
         };

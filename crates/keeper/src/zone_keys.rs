@@ -1,4 +1,4 @@
-//! The private keys of the signed zones: a file of PKCS#8 for each, in a folder that no other process may read.
+//! The signed zones' private keys: a file of PKCS#8 for each, in a folder that no other process may read.
 
 use crate::rrsig_input::{SigningKeyName, asks_for_removal, may_name_keys};
 use crate::zone_key::ZonePrivateKey;
@@ -23,15 +23,16 @@ const PEM_END: &str = "-----END PRIVATE KEY-----\n";
 /// Characters of a line of PEM (RFC 7468 §2).
 const PEM_LINE_CHARACTERS: usize = 64;
 
-/// Where the keys are.
+/// The folder with the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
-    /// The zones for which keys are made: those that the configuration has signed.
+    /// The zones for which keys are made: the zones with `dnssec` in the configuration.
     pub(crate) zones: Vec<DomainName>,
-    /// The zones that are becoming unsigned. They may ask the parent zone to remove their DS records.
+    /// The zones that are becoming unsigned. These zones may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
-    /// The zones that others sign too (RFC 8901). Their DNSKEY, CDS and CDNSKEY records may name keys of others.
+    /// The zones that others sign too (RFC 8901). The DNSKEY, CDS and CDNSKEY records of these zones may name other
+    /// signers' keys.
     pub(crate) shared_zones: Vec<DomainName>,
 }
 
@@ -103,7 +104,7 @@ impl ZoneKeys {
             return Err(format!("the zone {zone} has no `dnssec` in the configuration"));
         }
         if self.files(zone)?.len() >= KEYS_MAX {
-            return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove those that it does not use"));
+            return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove unused keys"));
         }
         let pkcs8 = ZonePrivateKey::make(algorithm)?;
         self.store(zone, algorithm, &pkcs8)?;
@@ -151,7 +152,7 @@ impl ZoneKeys {
             let file = self.files(zone)?.into_iter().find(|file| file.id == id);
             let file = file.ok_or_else(|| self.missing(zone, id))?;
             let key = file.read()?;
-            let name = SigningKeyName::new(zone, &key.public()).ok_or("it is of an unknown algorithm")?;
+            let name = SigningKeyName::new(zone, &key.public()).ok_or("it has an unknown algorithm")?;
             self.loaded.insert(place.clone(), LoadedKey { key, name });
         }
         Ok(&self.loaded[&place])
@@ -161,7 +162,7 @@ impl ZoneKeys {
         self.folder.path.join(zone_file_name(zone))
     }
 
-    /// The files of the keys of the zone, sorted by their names.
+    /// The files of the zone's keys, sorted by their names.
     fn files(&self, zone: &DomainName) -> Result<Vec<KeyFile>, String> {
         let folder = self.folder_of(zone);
         let failed = |error| format!("cannot read {}: {error}", folder.display());
@@ -179,7 +180,7 @@ impl ZoneKeys {
     }
 }
 
-/// The file of a key, whose name has its algorithm and its ID.
+/// A key's file, whose name has its algorithm and its ID.
 #[derive(Debug)]
 struct KeyFile {
     path: PathBuf,
@@ -209,7 +210,7 @@ impl KeyFile {
         let key = ZonePrivateKey::from_pkcs8(self.algorithm, &pkcs8).map_err(of_file)?;
         match key.public().id == self.id {
             true => Ok(key),
-            false => Err(of_file("its key does not match its name".to_owned())),
+            false => Err(of_file("the key does not match its file name".to_owned())),
         }
     }
 }
@@ -221,7 +222,7 @@ fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
     read.map(|_| content).map_err(|error| error.to_string())
 }
 
-/// The name of a zone; text in any other form than that of the configuration is refused.
+/// A zone's name; any form that differs from the configuration's is refused.
 fn parse_zone(text: &str) -> Result<DomainName, String> {
     let name = DomainName::parse(text).map_err(|problem| problem.message)?;
     if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is not the name of a zone")) }
@@ -230,7 +231,7 @@ fn parse_zone(text: &str) -> Result<DomainName, String> {
 fn to_pem(pkcs8: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(BASE64.encode(pkcs8));
     let lines = base64.len().div_ceil(PEM_LINE_CHARACTERS);
-    // Allocated once, so that no copy is left behind.
+    // The buffer is allocated once, so that no copy is left behind.
     let mut pem = Zeroizing::new(String::with_capacity(PEM_START.len() + base64.len() + lines + PEM_END.len()));
     pem.push_str(PEM_START);
     let mut rest = &base64[..];
@@ -367,7 +368,7 @@ mod tests {
         let sign = || ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: one.id, inputs: Vec::new() };
         assert_eq!(keys.answer(sign()), ZoneKeyAnswer::Signatures(Vec::new()));
         let erase = |zone: &str| ZoneKeyRequest::Erase { zone: zone.to_owned(), key: one.id };
-        // Of another zone, it is not there.
+        // Another zone does not have this key.
         for zone in ["b.test", "a.test", "a.test"] {
             assert_eq!(keys.answer(erase(zone)), ZoneKeyAnswer::Keys(Vec::new()));
         }
@@ -390,6 +391,9 @@ mod tests {
         }
         let other = to_pem(&ZonePrivateKey::make(ED25519).expect("made"));
         fs::write(&file.path, other.as_bytes()).expect("written");
-        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "its key does not match its name");
+        refused(
+            keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }),
+            "the key does not match its file name",
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Why an address cannot be bound, with the remedy for the operator.
+//! The reason why an address cannot be bound, with the remedy for the operator.
 
 use sanderling_config::diagnostic::{Problem, error_text};
 use sanderling_config::{ConfigSource, Service};

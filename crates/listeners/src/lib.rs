@@ -38,10 +38,10 @@ pub struct ListenAddress {
 pub struct Listeners(Vec<ListenAddress>);
 
 impl Listeners {
-    /// The sockets for `config`: those of `existing` where the address is the same, new ones for the rest.
+    /// The sockets for `config`: taken from `existing` where the address is the same, otherwise new.
     ///
     /// # Errors
-    /// An address cannot be bound. `existing` is unchanged.
+    /// Returns an error if an address cannot be bound. `existing` is unchanged.
     pub fn bind(config: &Config, existing: &Listeners) -> Result<Listeners, BindError> {
         let mut existing = existing.0.clone();
         let listen = |service| config.listen(service).iter().map(move |address| (service, *address));
@@ -60,7 +60,7 @@ impl Listeners {
         }
         // Sockets are added when nothing can fail after it: closing one would lose the clients in its queue.
         for address in &mut addresses {
-            // One thread answers for metrics.
+            // Only one thread serves metrics.
             let socket_count = if address.role.service == Service::Metrics { 1 } else { config.socket_count() };
             address.add_sockets(socket_count);
             let (service, bound) = (address.role.service, address.bound);
@@ -104,11 +104,11 @@ impl Listeners {
     /// Shuts down the listening sockets of the addresses that `kept` does not have, except for external ones.
     pub fn shut_down_except(&self, kept: &Listeners) -> io::Result<()> {
         let unused = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
-        // One that fails does not keep the others from being shut down.
+        // A failure does not prevent the others from being shut down.
         unused.flat_map(|address| &address.streams).map(|stream| stream.shutdown()).fold(Ok(()), Result::and)
     }
 
-    /// Whether no listening socket was shut down by another process that has it.
+    /// Whether no listening socket was shut down by another process.
     pub fn is_listening(&self) -> bool {
         self.0.iter().flat_map(|address| &address.streams).all(|stream| stream.is_listening())
     }
@@ -116,7 +116,7 @@ impl Listeners {
     /// Takes over bound sockets, in the order of their addresses.
     ///
     /// # Errors
-    /// A descriptor is not a bound socket of IPv4 or IPv6.
+    /// Returns an error if a descriptor is not a bound socket of IPv4 or IPv6.
     pub fn from_fds(sockets: Vec<(ListenerRole, OwnedFd)>) -> io::Result<Listeners> {
         let mut addresses: Vec<ListenAddress> = Vec::new();
         for (role, descriptor) in sockets {
@@ -141,7 +141,7 @@ impl Listeners {
     }
 
     /// Sets the configured addresses, which may have port 0: the sockets of each service have the order of `config`,
-    /// with which they were bound. One that is bound to another address keeps that.
+    /// with which they were bound. A socket that is bound to another address keeps that address.
     #[must_use]
     pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
         for service in Service::ALL {
@@ -256,14 +256,14 @@ impl ListenAddress {
     /// Replaces sockets that were shut down; whether there were any.
     ///
     /// # Errors
-    /// The address cannot be bound again, or an option not be set.
+    /// Returns an error if the address cannot be bound again, or an option cannot be set.
     fn restore(&mut self, config: &Config) -> io::Result<bool> {
         let mut has_replaced = false;
         for stream in self.streams.iter_mut().filter(|stream| !stream.is_listening()) {
             has_replaced = true;
             match self.role.is_external {
                 false => *stream = Arc::new(Listener::bind_reuseport(self.bound)?),
-                // The service manager has no other one.
+                // The service manager has no other socket.
                 true => socket::set_backlog(stream.as_fd(), config.limits.listen_backlog_max)?,
             }
         }
@@ -369,7 +369,8 @@ mod tests {
         };
         let (same, report) = listeners.restored(&config);
         assert!(report.is_empty() && numbers(&same) == numbers(&listeners), "{report:?}");
-        // As a process does that has a copy: a stream socket and, for receiving or sending, a datagram socket.
+        // Shuts the sockets down as a process with a copy does: a stream socket and, for receiving or sending, a
+        // datagram socket.
         let (http, dns) = (&listeners.0[0], &listeners.0[1]);
         http.streams[1].shutdown().expect("shut down");
         for (socket, how) in dns.datagrams.iter().zip([std::net::Shutdown::Read, std::net::Shutdown::Write]) {
@@ -419,7 +420,7 @@ mod tests {
         for is_external in [false, true] {
             let socket: OwnedFd = match is_external {
                 false => std::net::TcpListener::bind(ANY).expect("bound").into(),
-                // As a service manager with `ReusePort=yes` creates it.
+                // The socket is created as by a service manager with `ReusePort=yes`.
                 true => {
                     let (_, stream) = Socket::bind_with_listener(ANY.parse().unwrap()).expect("bound");
                     stream.as_fd().try_clone_to_owned().expect("a copy")

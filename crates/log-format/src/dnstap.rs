@@ -24,11 +24,11 @@ pub enum DnstapTransport {
 pub struct DnstapMessage<'m> {
     /// Whether it is a reply.
     pub is_reply: bool,
-    /// Its client.
+    /// The message's client.
     pub client: SocketAddr,
-    /// How it came, or is sent.
+    /// The transport on which the message was received or sent.
     pub transport: DnstapTransport,
-    /// When that was, in milliseconds since 1970.
+    /// The time of the message, in milliseconds since 1970.
     pub time_unix_ms: u64,
     /// The bytes of the message.
     pub message: &'m [u8],
@@ -68,7 +68,7 @@ mod inner {
 
 /// `Dnstap.Type.MESSAGE`.
 const TYPE_MESSAGE: u64 = 1;
-/// `Message.Type`, of a query; that of its reply is the next one.
+/// `Message.Type` of a query; the reply's value is the next number.
 const AUTH_QUERY: u64 = 1;
 const UPDATE_QUERY: u64 = 13;
 /// The families of addresses.

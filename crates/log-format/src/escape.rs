@@ -2,7 +2,7 @@
 
 const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
 
-/// How bytes of a request are written.
+/// The escaping of bytes from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
     /// `"`, `\`, control characters and bytes beyond ASCII as `\xHH`, as nginx does.

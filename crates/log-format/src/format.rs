@@ -29,7 +29,7 @@ enum Part<V> {
     Own(V),
 }
 
-/// Why a text is not a format.
+/// The reason why a text is not a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// There is no such variable.
@@ -42,7 +42,7 @@ pub enum FormatError {
     ControlCharacter,
     /// No variable at all.
     NoVariable,
-    /// It is too long.
+    /// The format is too long.
     TooLong,
 }
 
@@ -51,7 +51,7 @@ impl<V: Variable> Format<V> {
     /// Values in a format that begins with `{` are escaped as in strings of JSON.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn parse(text: &str) -> Result<Format<V>, FormatError> {
         let text = V::PRESETS.iter().find(|(name, _)| *name == text).map_or(text, |(_, preset)| preset);
         if text.len() > FORMAT_BYTES_MAX {
@@ -125,7 +125,7 @@ impl<V: Variable> Format<V> {
 }
 
 impl Format<HttpVariable> {
-    /// The field lines that a line needs, out of those of `record`.
+    /// The field lines of `record` that a log line needs.
     pub(crate) fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         let mut lines = Vec::new();
         for part in &self.parts {

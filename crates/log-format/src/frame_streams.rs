@@ -51,9 +51,9 @@ fn control_frame(frame_type: u32, content_type: &[u8]) -> Vec<u8> {
 /// The fault of a reader's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// It is not a control frame, or it is too long.
+    /// The frame is not a control frame, or it is too long.
     NoControlFrame,
-    /// It is a control frame, and not ACCEPT.
+    /// The frame is a control frame other than ACCEPT.
     NotAccepted,
     /// The reader accepts only content of other types.
     OtherContent,
@@ -75,7 +75,7 @@ impl std::error::Error for HandshakeError {}
 /// is ignored: a reader sends nothing before the end.
 ///
 /// # Errors
-/// The reader does not accept it.
+/// Returns an error if the reader does not accept it.
 pub fn is_accepted(received: &[u8]) -> Result<Option<()>, HandshakeError> {
     let known_count = received.len().min(NUMBER_BYTES);
     if received[..known_count].iter().any(|&byte| byte != 0) {

@@ -1,25 +1,25 @@
-//! One request of HTTP with its response, as the access log has it.
+//! An HTTP request with its response, for the access log.
 
 use crate::variable::Record;
 use std::net::SocketAddr;
 
-/// One request with its response.
+/// A request with its response.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpRecord<'r> {
     /// The client.
     pub client: SocketAddr,
-    /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form
+    /// The request line without its end, or as much of it as was received. The line of an HTTP/2 request is in the form
     /// of HTTP/1.1.
     pub line: &'r [u8],
     /// The field lines.
     pub fields: FieldLines<'r>,
-    /// The protocol of the connection.
+    /// The connection's protocol.
     pub version: HttpVersion,
     /// Whether the connection is encrypted.
     pub is_encrypted: bool,
     /// The response.
     pub outcome: Outcome,
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct HttpRecord<'r> {
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLines<'r> {
     bytes: &'r [u8],
-    /// Where the first lines end.
+    /// The ends of the first lines.
     ends: [u32; DIVIDED_LINES_MAX],
     count: usize,
 }

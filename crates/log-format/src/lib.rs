@@ -4,8 +4,8 @@
 //! A [`DnstapWriter`] writes whole DNS messages for programs instead, and [`frame_streams`] has the protocol in which
 //! they are passed on.
 //!
-//! Used by `config`, which reports errors of a format, and by `server`, which writes the lines. It does no I/O, and
-//! knows neither files nor time zones: times are in UTC.
+//! Used by `config`, which reports errors of a format, and by `server`, which writes the lines. This crate does no I/O,
+//! and knows neither files nor time zones: times are in UTC.
 #![forbid(unsafe_code)]
 
 mod line_writer;

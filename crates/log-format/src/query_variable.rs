@@ -12,7 +12,7 @@ const JSON: &str = concat!(
     r#""type":"$qtype","rcode":"$rcode","bytes":$reply_bytes}"#
 );
 
-/// One query with its reply.
+/// A query with its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryRecord<'r> {
     /// The client.
@@ -21,11 +21,11 @@ pub struct QueryRecord<'r> {
     pub transport: &'static str,
     /// The question; `None` if the query could not be parsed.
     pub question: Option<QueryQuestion<'r>>,
-    /// The code of the reply, as `NOERROR`.
+    /// The reply's code, as `NOERROR`.
     pub rcode: &'static str,
-    /// The length of the reply.
+    /// The reply's length.
     pub reply_bytes: usize,
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
 
@@ -65,7 +65,7 @@ impl Variable for QueryVariable {
         ("qname", QueryVariable::Name, "the queried name, as in a zone file"),
         ("qclass", QueryVariable::Class, "the class, as IN"),
         ("qtype", QueryVariable::Type, "the type, such as AAAA"),
-        ("rcode", QueryVariable::Rcode, "the code of the reply, as NOERROR"),
+        ("rcode", QueryVariable::Rcode, "the reply's code, as NOERROR"),
         ("reply_bytes", QueryVariable::ReplyBytes, "bytes of the reply"),
     ];
 

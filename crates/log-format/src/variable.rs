@@ -29,7 +29,7 @@ pub trait Record {
     /// The client.
     fn client(&self) -> SocketAddr;
 
-    /// When the line is written, in milliseconds since 1970.
+    /// The time of writing the line, in milliseconds since 1970.
     fn time_unix_ms(&self) -> u64;
 }
 
@@ -46,9 +46,13 @@ pub(crate) enum SharedVariable {
 
 /// The variables that all logs have, and their descriptions.
 pub(crate) const SHARED_VARIABLES: &[(&str, SharedVariable, &str)] = &[
-    ("remote_addr", SharedVariable::RemoteAddr, "the address of the client"),
-    ("remote_net", SharedVariable::RemoteNet, "its network, IPv4 /24 or IPv6 /48, which does not identify a person"),
-    ("remote_port", SharedVariable::RemotePort, "the port of the client"),
+    ("remote_addr", SharedVariable::RemoteAddr, "the client's address"),
+    (
+        "remote_net",
+        SharedVariable::RemoteNet,
+        "the client's network, IPv4 /24 or IPv6 /48, which does not identify a person",
+    ),
+    ("remote_port", SharedVariable::RemotePort, "the client's port"),
     ("time_local", SharedVariable::TimeLocal, "the time in UTC, as 23/Nov/2026:02:04:25 +0000"),
     ("time_iso8601", SharedVariable::TimeIso8601, "the time in UTC, as 2026-11-23T02:04:25.031Z"),
     ("msec", SharedVariable::Msec, "the time in seconds since 1970, with milliseconds"),

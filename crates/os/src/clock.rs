@@ -1,4 +1,4 @@
-//! The clocks of the kernel, in the units that deadlines and dates have.
+//! The kernel's clocks, in the units that deadlines and dates have.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The last second of the year 9999: later times come from an error, or from another process that lies.
 pub const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 
-/// Seconds since 1970, from the coarse clock of the kernel: it lags by up to 10 ms and needs no system call.
-/// 0 if the clock is set to a time before.
+/// Seconds since 1970, from the kernel's coarse clock: it lags by up to 10 ms and needs no system call. 0 if the clock
+/// is set to a time before.
 #[inline]
 pub fn unix_seconds() -> u64 {
     clock_gettime(ClockId::CLOCK_REALTIME_COARSE).ok().and_then(|time| time.tv_sec().try_into().ok()).unwrap_or(0)

@@ -10,7 +10,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// How the flag is set. Both cost the same without the C library; `fcntl` is first since it works on every descriptor.
+/// The calls that set the flag. Both cost the same without the C library; `fcntl` is first since it works on every
+/// descriptor.
 pub static CLOEXEC: Feature = Feature::new(
     "cloexec",
     &[
@@ -21,7 +22,8 @@ pub static CLOEXEC: Feature = Feature::new(
 
 const BY_FCNTL: usize = 0;
 
-/// How a range of descriptors is set: by one `close_range(CLOSE_RANGE_CLOEXEC)` (Linux 5.11), or one by one.
+/// The calls that set the flag for a range of descriptors: one `close_range(CLOSE_RANGE_CLOEXEC)` (Linux 5.11), or one
+/// by one.
 pub static CLOEXEC_RANGE: Feature = Feature::new(
     "cloexec-range",
     &[
@@ -160,7 +162,7 @@ pub(crate) mod tests {
     #[test]
     fn every_variant_sets_a_range() {
         let _serial = serialise();
-        // High numbers, which no other test of this process gets.
+        // The test uses high numbers, which no other test of this process gets.
         let file = null();
         let first = 900;
         for (number, set_from) in

@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! syscalls {
     ($($variant:ident = $name:literal),* $(,)?) => {
-        /// A system call. One that has several purposes here has a variant for each.
+        /// A system call. A call with several purposes here has a variant for each.
         #[allow(missing_docs, reason = "each is the call of that name")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Syscall { $($variant),* }
 
         impl Syscall {
-            /// All of them, in the order of reports.
+            /// All calls, in report order.
             pub const ALL: &'static [Syscall] = &[$(Syscall::$variant),*];
 
             /// The name of the call in the manual pages.
@@ -90,7 +90,7 @@ pub struct SyscallCounts {
 }
 
 impl SyscallCounts {
-    /// How often `call` was made.
+    /// The number of times that `call` was made.
     pub fn get(&self, call: Syscall) -> u64 {
         self.calls[call as usize]
     }
@@ -121,7 +121,7 @@ impl SyscallCounts {
     }
 }
 
-/// The counts of the current thread.
+/// The current thread's counts.
 pub fn thread_counts() -> SyscallCounts {
     SyscallCounts::read(current())
 }

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 pub use crate::directory_entries::{DirectoryEntry, EntryKind};
 
-/// How a path beneath a root is opened: by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), which with `RESOLVE_CACHED`
-/// (Linux 5.12) can also be told not to wait for a disk. Where a kernel or container has neither, the path is walked
-/// component by component.
+/// The calls that open a path beneath a root: `openat2` with `RESOLVE_BENEATH` (Linux 5.6), which with `RESOLVE_CACHED`
+/// (Linux 5.12) also does not wait for a disk. Where a kernel or container has neither, the path is walked component by
+/// component.
 pub static OPEN: Feature = Feature::new(
     "open",
     &[
@@ -30,7 +30,7 @@ const BY_OPENAT2_CACHED: usize = 0;
 const BY_WALK: usize = 2;
 
 /// Tries of `openat2` with `RESOLVE_BENEATH`, which fails with EAGAIN if a rename elsewhere may have moved a directory
-/// on the path (openat2(2)). So many in a row are an attack.
+/// on the path (openat2(2)). This many in a row indicate an attack.
 const TRIES_MAX: usize = 8;
 
 const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -104,7 +104,7 @@ impl Directory {
         metadata
     }
 
-    /// Where the link at `path` leads to, where no directory on it is a link.
+    /// The target of the link at `path`, where no directory of the path is a link.
     pub fn read_link(&self, path: &[u8]) -> io::Result<PathBuf> {
         let (above, name) = self.parent_without_links(path)?;
         let parent = above.as_ref().map_or(self.as_fd(), AsFd::as_fd);
@@ -140,7 +140,7 @@ impl Directory {
         Ok((above, name))
     }
 
-    /// The path of the directory when it was opened, without symbolic links.
+    /// The directory's path when it was opened, without symbolic links.
     pub fn real_path(&self) -> &Path {
         &self.real_path
     }
@@ -150,7 +150,7 @@ impl Directory {
         crate::file::metadata(&self.descriptor)
     }
 
-    /// Whether it is on a file system that other machines or programs may change unnoticed by the kernel.
+    /// Whether the directory is on a file system that other machines or programs may change unnoticed by the kernel.
     pub fn is_remote(&self) -> io::Result<bool> {
         crate::file::is_remote(&self.descriptor)
     }

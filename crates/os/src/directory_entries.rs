@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 32 * 1024;
 pub struct DirectoryEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// Its type.
+    /// The entry's type.
     pub kind: EntryKind,
 }
 
@@ -27,7 +27,7 @@ pub enum EntryKind {
     Link,
     /// Anything else.
     File {
-        /// Its type.
+        /// The entry's type.
         file_type: FileType,
         /// The length of its content.
         length_bytes: u64,
@@ -37,7 +37,7 @@ pub enum EntryKind {
 }
 
 impl File {
-    /// The entries of a directory, in no order: at most `count_max`, of those whose names `is_included`, and whether
+    /// A directory's entries, in no order: at most `count_max` entries for whose names `is_included` holds, and whether
     /// there are more. `.` and `..` are none. May wait for a disk.
     pub fn entries(
         &self,
@@ -60,7 +60,7 @@ impl File {
             count(Syscall::Newfstatat);
             let stat = match rustix::fs::statat(self.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
-                // It was removed meanwhile.
+                // The entry was removed meanwhile.
                 Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(errno.into()),
             };

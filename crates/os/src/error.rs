@@ -4,7 +4,7 @@ use std::io;
 
 /// Puts the call and its object before `error`: `bind("127.0.0.1:80") failed: Permission denied (os error 13)`.
 ///
-/// For errors that an operator reads; the hot path keeps the bare error.
+/// This is for errors that an operator reads; the hot path keeps the bare error.
 pub fn with_context(call: &str, object: impl std::fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{call}(\"{object}\") failed: {error}"))
 }
@@ -32,8 +32,8 @@ pub enum ErrorClass {
     Other,
 }
 
-/// Makes a call once more if it has failed for lack of memory, by an interruption or by an error of the disk: a site, a
-/// zone or a wakeup is not given up for a fault that has passed. For calls that can be repeated.
+/// Repeats a call once if it has failed for lack of memory, by an interruption or by a disk error: a temporary fault
+/// must not cost a site, a zone or a wakeup. This is for calls that can be repeated.
 pub fn with_second_try<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied};
     call().or_else(|error| match error.kind() {
@@ -42,7 +42,7 @@ pub fn with_second_try<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result
     })
 }
 
-/// Whether `error` says that there is no file, or no folder that it could be in.
+/// Whether `error` means that the file, or its folder, does not exist.
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

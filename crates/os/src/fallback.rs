@@ -11,7 +11,7 @@ pub const FORCE_VARIABLE: &str = "SANDERLING_FORCE";
 
 const NOT_SELECTED: u8 = u8::MAX;
 
-/// A kernel feature, its variants, and the one in use.
+/// A kernel feature, its variants, and the variant in use.
 #[derive(Debug)]
 pub struct Feature {
     name: &'static str,
@@ -19,10 +19,10 @@ pub struct Feature {
     selected: AtomicU8,
 }
 
-/// One implementation of a feature.
+/// An implementation of a feature.
 #[derive(Debug)]
 pub struct Variant {
-    /// Its name for `--force`.
+    /// The variant's name for `--force`.
     pub name: &'static str,
     /// Tests whether this kernel supports it, in this process.
     pub is_supported: fn() -> bool,
@@ -34,12 +34,12 @@ impl Feature {
         Feature { name, variants, selected: AtomicU8::new(NOT_SELECTED) }
     }
 
-    /// Its name for `--force` and `probe`.
+    /// The feature's name for `--force` and `probe`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its variants, in order of preference.
+    /// The feature's variants, in order of preference.
     pub fn variants(&self) -> &'static [Variant] {
         self.variants
     }
@@ -60,7 +60,7 @@ impl Feature {
 
     #[cold]
     fn select(&self) -> usize {
-        // For programs that do not call `features::force_from_environment`, such as tests.
+        // This is for programs that do not call `features::force_from_environment`, such as tests.
         let forced = forced_in_environment().iter().rev().find_map(|text| {
             let (feature, variant) = text.split_once('=')?;
             if feature == self.name { self.index_of(variant) } else { None }

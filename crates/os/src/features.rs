@@ -14,10 +14,10 @@ pub static FEATURES: &[&Feature] = &[
     &crate::udp::UDP_IO,
 ];
 
-/// Forces one variant, given as `cloexec=fcntl`. Call this at start, before the feature is first used.
+/// Forces one variant, given as `cloexec=fcntl`. Call this at startup, before the feature is first used.
 ///
 /// # Errors
-/// The problem of the text, for the operator.
+/// Returns the problem of the text, for the operator.
 pub fn force(text: &str) -> Result<(), String> {
     let (name, variant) = text
         .split_once('=')
@@ -44,7 +44,7 @@ pub fn select_all() {
 /// Forces the variants of the environment variable `SANDERLING_FORCE`.
 ///
 /// # Errors
-/// The problem of its value, for the operator.
+/// Returns the problem of the variable's value, for the operator.
 pub fn force_from_environment() -> Result<(), String> {
     let result = forced_in_environment().iter().try_for_each(|text| force(text));
     result.map_err(|error| format!("{FORCE_VARIABLE}: {error}"))

@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-/// How the metadata of an open file is read. `fstat` is cheaper than `newfstatat` and `statx` with an empty path, which
-/// the kernel copies and examines.
+/// The calls that read the metadata of an open file. `fstat` is cheaper than `newfstatat` and `statx` with an empty
+/// path, which the kernel copies and examines.
 pub static STAT: Feature = Feature::new(
     "stat",
     &[Variant { name: "fstat", is_supported: || true }, Variant { name: "statx", is_supported: statx_is_supported }],
@@ -19,8 +19,8 @@ pub static STAT: Feature = Feature::new(
 
 const BY_FSTAT: usize = 0;
 
-/// How file content is sent to a socket. Where `sendfile` is missing or a file system does not support it, the content
-/// is copied through user space.
+/// The calls that send file content to a socket. Where `sendfile` is missing or a file system does not support it, the
+/// content is copied through user space.
 pub static SENDFILE: Feature = Feature::new(
     "sendfile",
     &[
@@ -33,8 +33,8 @@ const BY_SENDFILE: usize = 0;
 /// Bytes read and sent in one step without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
-/// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports
-/// only on files that the process may write.
+/// The calls that check whether file content is in the page cache. `cachestat` would be cheaper than a read, but
+/// reports only on files that the process may write.
 pub static PAGE_CACHE: Feature = Feature::new(
     "page-cache",
     &[Variant { name: "preadv2", is_supported: preadv2_is_supported }, Variant { name: "none", is_supported: || true }],
@@ -59,7 +59,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// The type of a file.
+/// A file's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// A regular file.
@@ -70,7 +70,7 @@ pub enum FileType {
     Other,
 }
 
-/// The metadata of a file. Equal metadata means unchanged content, if the file system shows each change.
+/// A file's metadata. Equal metadata means unchanged content, if the file system shows each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// The type.
@@ -85,7 +85,7 @@ pub struct Metadata {
     pub inode: u64,
     /// The device of its file system, in the kernel's packed form.
     pub device: u64,
-    /// Names of the inode; 0 if it is deleted and exists only while it is open.
+    /// Number of links to the inode; 0 if it is deleted and exists only while it is open.
     pub link_count: u64,
 }
 
@@ -106,7 +106,7 @@ impl File {
     /// The whole content, of at most `bytes_max`.
     ///
     /// # Errors
-    /// It is longer, or cannot be read.
+    /// Returns an error if the file is longer, or cannot be read.
     pub fn read_all(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
         let length_bytes = self.metadata()?.length_bytes;
         if length_bytes > bytes_max {
@@ -174,9 +174,9 @@ impl File {
         usize::try_from(read).is_ok_and(|read| read == length_bytes)
     }
 
-    /// Waits until a write that is in progress has ended. A write changes the times of the file when it begins, and has
-    /// the lock of the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS
-    /// does not take it, but there a read waits for the write.
+    /// Waits until a write that is in progress has ended. A write changes the file's times when it begins, and has the
+    /// lock of the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS does
+    /// not take it, but there a read waits for the write.
     pub fn wait_for_write(&self) {
         count(Syscall::Lseek);
         // ENXIO: the file is empty.
@@ -252,15 +252,14 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
-/// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
-/// asked: outside its sandbox, the process could.
+/// Whether this process's user may read the file at `path`, or search and list the directory. Landlock is not asked:
+/// outside its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
 }
 
-/// Whether the user of this process may write the file at `path`, or create files in the directory. Landlock is not
-/// asked.
+/// Whether this process's user may write the file at `path`, or create files in the directory. Landlock is not asked.
 pub fn is_writable(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::empty()).is_ok()
@@ -314,7 +313,7 @@ fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
     })
 }
 
-/// Only the fields of [`Metadata`], which may save a network file system a request.
+/// Only the fields of [`Metadata`] are requested, which may save a network file system a request.
 const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
@@ -391,7 +390,7 @@ mod tests {
         file.write_all(&[b'x'; BYTES]).expect("written");
         file.sync_all().expect("synced");
         let file = File::new(OwnedFd::from(file));
-        // The kernel keeps pages that it is still busy with.
+        // The kernel keeps pages that are still in use.
         assert!((0..10_000).any(|_| {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped from the cache");
             !file.is_cached(0, BYTES)

@@ -1,4 +1,4 @@
-//! The heap of the process.
+//! The process's heap.
 
 /// Returns the free memory of the heap to the system, where the allocator can (malloc_trim(3), glibc); it keeps it
 /// otherwise.

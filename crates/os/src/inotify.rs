@@ -33,7 +33,7 @@ pub enum Event<'e> {
         id: WatchId,
         /// The name.
         name: &'e [u8],
-        /// It is or was the name of a directory.
+        /// Whether the name is or was a directory's.
         is_directory: bool,
     },
     /// The directory was removed, moved or unmounted and is no longer watched.
@@ -172,7 +172,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("created");
         let inotify = Inotify::new().expect("created");
         inotify.add_watch(&Directory::open(directory.path()).expect("opened")).expect("watched");
-        // Only equal events in succession become one.
+        // Only equal events in succession are merged.
         let files = ["a", "b"].map(|name| fs::File::create(directory.path().join(name)).expect("created"));
         for number in 0..=queued_max {
             (&files[number % 2]).write_all(b"x").expect("written");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Answers each request on its streams with the same bytes.
 pub struct Responder<'a> {
-    // Before the buffers: the ring is dropped while the buffers of its requests still exist.
+    // This field precedes the buffers: the ring is dropped while the buffers of its requests still exist.
     ring: IoUring,
     streams: &'a [Stream],
     answer: &'a [u8],
@@ -18,7 +18,7 @@ pub struct Responder<'a> {
 
 /// Bytes of the longest request.
 const REQUEST_BYTES_MAX: usize = 1024;
-/// Marks a completion as that of a send.
+/// Marks the completion of a send.
 const IS_SEND: u64 = 1 << 32;
 
 impl<'a> Responder<'a> {
@@ -89,8 +89,8 @@ impl<'a> Responder<'a> {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: the descriptor belongs to a stream that outlives the ring; the bytes are those of `buffers` or
-        // `answer`, which are neither moved nor freed until `drop` has seen the last request end.
+        // SAFETY: the descriptor belongs to a stream that outlives the ring; the bytes belong to `buffers` or `answer`,
+        // which are neither moved nor freed until `drop` has seen the last request end.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| io::Error::other("the submission queue is full"))?;
         self.in_flight += 1;
         Ok(())

@@ -1,17 +1,18 @@
 //! The only crate that calls the kernel: one module per kind of descriptor or call, every call counted.
 //!
-//! It knows no protocol, no cache and no limit. It does not retry what a caller could decide to retry, it never logs,
-//! and its only state is the variants selected ([`fallback`]) and the counts ([`counters`]).
+//! This crate knows no protocol, no cache and no limit. It leaves retries to the caller, never logs, and its only state
+//! is the selected variants ([`fallback`]) and the counts ([`counters`]).
 //!
 //! `unsafe` is for calls that `rustix` does not have.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 pub mod features;
 #[cfg(feature = "io-uring")]
 pub mod io_uring;
 pub mod sandbox;
 pub mod user;
+mod accounts;
 pub mod process;
 pub mod panics;
 pub mod rlimit;

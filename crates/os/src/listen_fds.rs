@@ -1,8 +1,8 @@
 //! File descriptors passed to a process at start, by the convention of systemd (sd_listen_fds(3)): numbered from 3,
 //! each with a name.
 //!
-//! An inherited descriptor is not close-on-exec, and everything that this process opens is. This tells them apart, and
-//! since taking a descriptor sets the flag, each can be taken only once.
+//! An inherited descriptor is not close-on-exec, and everything that this process opens is. This distinguishes them,
+//! and since taking a descriptor sets the flag, each can be taken only once.
 
 use crate::cloexec;
 use crate::counters::{Syscall, count};
@@ -31,7 +31,7 @@ pub type NamedFd = (String, OwnedFd);
 /// are for another process.
 ///
 /// # Errors
-/// One of them is not open or was taken already, or they are too many.
+/// Returns an error if a descriptor is not open or was already taken, or if there are too many.
 pub fn take() -> io::Result<Vec<NamedFd>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let is_for_us = variable(PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
@@ -45,7 +45,7 @@ pub fn take() -> io::Result<Vec<NamedFd>> {
     let numbers = FIRST_FD..FIRST_FD + count as RawFd;
     let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     numbers.clone().try_for_each(check)?;
-    // One call for all of them, and for any other inherited descriptor.
+    // A single call covers all of them, and any other inherited descriptor.
     cloexec::set_from(FIRST_FD)?;
     // SAFETY: `check` proved each open and without an owner.
     Ok(numbers.zip(names).map(|(number, name)| (name.to_owned(), unsafe { OwnedFd::from_raw_fd(number) })).collect())
@@ -57,7 +57,7 @@ static LOCK: Mutex<()> = Mutex::new(());
 /// Takes the inherited descriptor `number` and makes it close-on-exec.
 ///
 /// # Errors
-/// It is not open, it was opened or taken in this process, or it is a standard stream.
+/// Returns an error if the descriptor is not open, was opened or taken in this process, or is a standard stream.
 pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
     let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     check(number)?;

@@ -1,5 +1,5 @@
-//! The directory of a log, kept open: its files are opened, renamed and removed by their names in it, and no symbolic
-//! link is followed. Another user may be able to make links there.
+//! A log's directory, kept open: its files are opened, renamed and removed by their names in it, and no symbolic link
+//! is followed. Another user may be able to create links there.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -15,7 +15,7 @@ const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFla
 /// Opening must not block on a FIFO without a reader, nor acquire a controlling terminal.
 const FILE_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// An open directory, whatever its path leads to now.
+/// An open directory, whatever its path currently leads to.
 #[derive(Debug)]
 pub struct LogDirectory(OwnedFd);
 
@@ -23,7 +23,7 @@ impl LogDirectory {
     /// Opens the directory that has `file`, and the name of the file in it.
     ///
     /// # Errors
-    /// The directory does not exist, or `file` is not the path of a file.
+    /// Returns an error if the directory does not exist, or `file` is not a file's path.
     pub fn of(file: &Path) -> io::Result<(LogDirectory, &OsStr)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", file.display()));
         let name = file.file_name().ok_or_else(no_name)?;
@@ -51,7 +51,7 @@ impl LogDirectory {
     /// Creates a file for writing.
     ///
     /// # Errors
-    /// There is one.
+    /// Returns an error if the file exists.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
     }
@@ -71,7 +71,7 @@ impl LogDirectory {
     /// Whether there is a regular file, and no link to one.
     ///
     /// # Errors
-    /// Nothing is known of it.
+    /// Returns an error if the directory cannot be examined.
     pub fn has_file(&self, name: &OsStr) -> io::Result<bool> {
         count(Syscall::Newfstatat);
         match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -86,7 +86,7 @@ impl LogDirectory {
         match rustix::fs::openat(&self.0, name, flags | FILE_FLAGS, Mode::from_raw_mode(mode)) {
             Ok(descriptor) => Ok(descriptor.into()),
             Err(Errno::LOOP) => {
-                let message = "it is a symbolic link, which is not followed: name its target";
+                let message = "it is a symbolic link, which is not followed: specify its target";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, message))
             }
             Err(errno) => Err(errno.into()),

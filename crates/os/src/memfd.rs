@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Nothing of a file created here can be changed; the seals cannot be removed either.
+/// Neither the content of a file created here nor its seals can be changed.
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Creates a sealed file with `content`, close-on-exec. `name` shows in `/proc/PID/fd` and has no other purpose.
@@ -61,7 +61,7 @@ pub fn is_sealed(descriptor: impl AsFd) -> bool {
     fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// The length of a file.
+/// A file's length.
 pub fn length_bytes(descriptor: impl AsFd) -> io::Result<u64> {
     count(Syscall::Fstat);
     Ok(u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0))
@@ -70,7 +70,7 @@ pub fn length_bytes(descriptor: impl AsFd) -> io::Result<u64> {
 /// Reads `length_bytes` from `offset` on.
 ///
 /// # Errors
-/// The file ends before.
+/// Returns an error if the file ends before the range does.
 pub fn read_range(descriptor: impl AsFd, offset: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
     let mut content = vec![0; length_bytes];
     match file::read_at(&descriptor, &mut content, offset)? {
@@ -79,7 +79,7 @@ pub fn read_range(descriptor: impl AsFd, offset: u64, length_bytes: usize) -> io
     }
 }
 
-/// With `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, and without it on older kernels.
+/// Uses `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, except on older kernels.
 fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     count(Syscall::MemfdCreate);

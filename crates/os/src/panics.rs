@@ -1,5 +1,5 @@
-//! Which panics end the process. A thread that has panicked no longer does its work, which would go unnoticed: a new
-//! process resumes it immediately.
+//! The threads whose panics end the process. A thread that has panicked no longer does its work, which would go
+//! unnoticed: a new process resumes it immediately.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub fn end_process(scope: Scope) {
     }
 }
 
-/// Whether a panic of this thread ends the process. For the hook, which ends it.
+/// Whether a panic of this thread ends the process. The panic hook calls this, and ends the process.
 pub fn ends_process() -> bool {
     OF_PROCESS.load(Ordering::Relaxed) || OF_THREAD.try_with(Cell::get).unwrap_or(false)
 }

@@ -59,9 +59,9 @@ impl Events {
 /// The events to report for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Of listeners and other sources that are only read.
+    /// For listeners and other sources that are only read.
     Readable,
-    /// Of streams, which are registered once for both.
+    /// For streams, which are registered once for both.
     ReadableAndWritable,
 }
 
@@ -84,11 +84,11 @@ impl Poller {
         )
     }
 
-    /// As [`Poller::register`] with [`Interest::Readable`], for a listener of several pollers: a connection wakes one
-    /// of the pollers that wait, the first to have registered (`EPOLLEXCLUSIVE`). If none waits, each gets the event at
+    /// Like [`Poller::register`] with [`Interest::Readable`], for a listener shared by several pollers: a connection
+    /// wakes only the waiting poller that registered first (`EPOLLEXCLUSIVE`). If none waits, each gets the event at
     /// its next wait, so that no connection is missed.
     ///
-    /// Linux before 4.5 ignores the flag and wakes all of them.
+    /// Linux before 4.5 ignores the flag and wakes all pollers.
     pub fn register_exclusive(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
         self.add(source, token, EventFlags::IN | EventFlags::EXCLUSIVE)
     }

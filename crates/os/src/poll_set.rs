@@ -26,21 +26,22 @@ impl<'d> PollSet<'d> {
         PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect())
     }
 
-    /// Adds a descriptor that is to become readable.
+    /// Adds a descriptor to wait for until it is readable.
     pub fn add_readable(&mut self, descriptor: BorrowedFd<'d>) {
         self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
     }
 
-    /// Adds a descriptor that is to become writable.
+    /// Adds a descriptor to wait for until it is writable.
     pub fn add_writable(&mut self, descriptor: BorrowedFd<'d>) {
         self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
     }
 
     /// Waits until one is ready, at most `timeout`; `None` means no limit. A signal ends the wait early, and so does a
-    /// lack of memory, after a pause: no program ends because of it.
+    /// lack of memory, after a pause: no program exits because of it.
     ///
     /// # Errors
-    /// Any other error, after the same pause. No descriptor is ready then, and the caller may wait again.
+    /// Returns any other error of the call, after the same pause. No descriptor is ready then, and the caller may wait
+    /// again.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         poll_until(&mut self.0, timeout)
     }

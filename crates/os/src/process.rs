@@ -7,6 +7,7 @@ use crate::fallback::FORCE_VARIABLE;
 use crate::listen_fds::{COUNT_VARIABLE, FIRST_FD, NAMES_VARIABLE};
 use crate::poll_set::PollSet;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, posix_spawn};
+use nix::sys::wait::{Id, WaitPidFlag};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::convert::Infallible;
@@ -24,14 +25,14 @@ pub struct ProcessHandle {
     pidfd: OwnedFd,
 }
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// It exited with this status.
+    /// The process exited with this status.
     Exited(i32),
     /// This signal killed it.
     Signaled(i32),
-    /// Only its parent knows, which this process is not.
+    /// Only the parent knows the status, and this process is not the parent.
     Unknown,
 }
 
@@ -45,8 +46,8 @@ impl std::fmt::Display for ExitStatus {
     }
 }
 
-/// The variables of our environment that a child inherits: those that it reads. Others may have secrets, or change what
-/// its libraries do.
+/// The variables of our environment that a child inherits: those that it reads. Other variables may contain secrets, or
+/// change the behaviour of its libraries.
 const INHERITED_VARIABLES: [&str; 6] =
     [FORCE_VARIABLE, "JOURNAL_STREAM", "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
 
@@ -147,7 +148,7 @@ fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool
     ours.chain(changes).map(assignment).collect()
 }
 
-/// The name of the program, then its arguments.
+/// The program's name, then its arguments.
 fn command_line(name: &OsStr, arguments: &[OsString]) -> io::Result<Vec<CString>> {
     std::iter::once(name).chain(arguments.iter().map(OsString::as_os_str)).map(|word| c_string(&[word])).collect()
 }
@@ -163,10 +164,30 @@ fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
         .map_err(|errno| with_context("pidfd_open", pid.as_raw_pid(), &errno.into()))
 }
 
-/// The effective user ID of this process; 0 is root.
+/// This process's effective user ID; 0 is root.
 pub fn effective_uid() -> u32 {
     count(Syscall::Geteuid);
     rustix::process::geteuid().as_raw()
+}
+
+/// A child that has ended and that nothing has waited for, or that another process has left to this one, which is
+/// process 1 (pid_namespaces(7)). It stays what it is.
+pub fn ended_child() -> io::Result<Option<i32>> {
+    count(Syscall::Waitid);
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match nix::sys::wait::waitid(Id::All, flags) {
+        Ok(status) => Ok(status.pid().map(nix::unistd::Pid::as_raw)),
+        Err(nix::errno::Errno::ECHILD) => Ok(None),
+        Err(errno) => Err(with_context("waitid", "P_ALL", &errno.into())),
+    }
+}
+
+/// Waits for the child `pid`, which has ended.
+pub fn forget_child(pid: i32) -> io::Result<()> {
+    count(Syscall::Waitid);
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    let waited = nix::sys::wait::waitid(Id::Pid(nix::unistd::Pid::from_raw(pid)), flags);
+    waited.map(drop).map_err(|errno| with_context("waitid", pid, &errno.into()))
 }
 
 /// A pidfd of this process, by which a process that receives it notices our end.
@@ -181,7 +202,7 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
 
-/// The lowest priority: a thread that runs where no other one wants to.
+/// The lowest priority: the thread runs only when no other thread wants to.
 pub const NICE_MAX: i32 = 19;
 
 /// Gives the calling thread this nice value, which is higher than the previous one.
@@ -213,12 +234,13 @@ impl ProcessHandle {
         Ok(ProcessHandle { pid, pidfd: pidfd_open(id)? })
     }
 
-    /// Its process ID.
+    /// The process ID.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The exit status if the process has ended, which makes its descriptor readable. That of a child is returned once.
+    /// The exit status if the process has ended, which makes its descriptor readable. A child's exit status is returned
+    /// once.
     pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         count(Syscall::Waitid);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -239,7 +261,7 @@ impl ProcessHandle {
         Ok(poll_set.is_ready(0))
     }
 
-    /// Sends it a signal. A later process with the same ID never gets it.
+    /// Sends the process a signal. A later process with the same ID never gets it.
     pub fn send_signal(&self, signal: crate::signals::Signal) -> io::Result<()> {
         count(Syscall::PidfdSendSignal);
         let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
@@ -290,7 +312,7 @@ mod tests {
     #[test]
     fn end_of_a_process_that_is_not_a_child_is_noticed() {
         let _serial = serialise();
-        // The shell prints the process ID of its child, which exits at the end of its input.
+        // The shell prints its child's process ID, which exits at the end of its input.
         let (mut reader, writer) = UnixStream::pair().expect("created");
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";
@@ -348,7 +370,7 @@ mod tests {
 
     #[test]
     fn set_name_changes_the_name_that_ps_shows() {
-        // The name of this test's thread; that of a process is the name of its main thread (proc_pid_comm(5)).
+        // The name of this test's thread; a process is named after its main thread (proc_pid_comm(5)).
         set_name(c"sanderling").expect("set");
         assert_eq!(std::fs::read_to_string("/proc/thread-self/comm").expect("readable"), "sanderling\n");
     }

@@ -16,13 +16,13 @@ use std::time::Duration;
 /// Tries of a call that a signal interrupts.
 const TRIES_MAX: usize = 4;
 
-/// One end.
+/// An end of the socket pair.
 #[derive(Debug)]
 pub struct RequestSocket(OwnedFd);
 
 impl RequestSocket {
-    /// Two sockets that are connected to each other. A call of the first one, for the process that asks, fails after
-    /// `timeout` (`WouldBlock`); the other one waits without a limit. Both are close-on-exec.
+    /// Two sockets that are connected to each other. A call on the first end, for the requesting process, fails after
+    /// `timeout` (`WouldBlock`); the other end waits without a limit. Both ends are close-on-exec.
     pub fn pair(timeout: Duration) -> io::Result<[OwnedFd; 2]> {
         count(Syscall::Socketpair);
         let (asking, answering) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -54,13 +54,13 @@ impl RequestSocket {
         Err(Errno::INTR.into())
     }
 
-    /// Waits for a message; its bytes in `buffer`. `None` if it is longer than that. A peer that has closed its end is
-    /// an error (`UnexpectedEof`).
+    /// Waits for a message; its bytes in `buffer`. `None` if the message is longer than the buffer. A peer that has
+    /// closed its end is an error (`UnexpectedEof`).
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// The same without waiting: an error (`WouldBlock`) if no message has arrived.
+    /// Receives a message without waiting: an error (`WouldBlock`) if none has arrived.
     pub fn receive_arrived<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         self.receive_with(buffer, RecvFlags::DONTWAIT)
     }

@@ -1,8 +1,8 @@
 //! Restricts this process to serving: another user without capabilities, which reads the given files and makes the
 //! system calls of a server.
 //!
-//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). None
-//! can be removed again.
+//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). No
+//! layer can be removed again.
 
 mod capabilities;
 mod landlock;
@@ -32,8 +32,8 @@ pub enum Layer {
 #[derive(Debug, Default)]
 pub struct SandboxConfig<R> {
     /// Readable files, and directories with everything beneath them that the user may read. A file that is replaced
-    /// later is a new file and not readable; open its directory instead. Each is used once, and may be opened for it:
-    /// thousands need not be open at the same time.
+    /// later is a new file and not readable; open its directory instead. Each descriptor is used once, and may be
+    /// opened on demand: thousands need not be open at the same time.
     pub readable_fds: R,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
@@ -46,21 +46,21 @@ pub struct SandboxConfig<R> {
 pub enum CoreDumps {
     /// There are no secrets in the memory.
     Allowed,
-    /// It has or will have a private key, or a secret from a file.
+    /// The process has or will have a private key, or a secret from a file.
     Forbidden,
 }
 
-/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. Must be
-/// called before the process reads any input that is not the operator's.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of this process's life. Must be called
+/// before the process reads any input that is not the operator's.
 ///
 /// # Errors
-/// The process must end: it may have more rights than it should.
+/// Returns an error after which the process must exit: it may have more rights than it should.
 ///
 /// # Panics
-/// If another thread runs, which would keep its rights.
+/// Panics if another thread runs, which would keep its rights.
 pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
-    // Before the switch of the user, which removes the capability that this needs.
+    // This precedes the switch of the user, which removes the required capability.
     capabilities::empty_bounding_set()?;
     if let Some(user) = user {
         user.switch()?;
@@ -80,18 +80,19 @@ pub fn forbid_core_dumps() -> io::Result<()> {
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
 }
 
-/// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and
-/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it is not changed.
+/// Removes the privileges that no supervisor needs from a process that runs as root, and from its children: most
+/// capabilities, and system calls such as mount(2), ptrace(2) and bpf(2). A process of another user has no such
+/// privileges, and is not changed.
 ///
-/// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call
-/// filter that applies already is not followed by another one: of the service manager or container, or of the previous
+/// Later versions of the program inherit both, so only privileges that no version needs may be removed. No filter is
+/// added to an existing system call filter, which may come from the service manager, a container or the previous
 /// version.
 ///
 /// # Errors
-/// The process has more rights than it needs, as any process of root. It can continue.
+/// Returns an error if the process has more rights than it needs, as any process of root. The process can continue.
 ///
 /// # Panics
-/// If another thread runs, which would keep its rights.
+/// Panics if another thread runs, which would keep its rights.
 pub fn confine_supervisor() -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "a supervisor is confined before any other thread runs");
     if !rustix::process::geteuid().is_root() {
@@ -116,7 +117,7 @@ fn set_no_new_privs() -> io::Result<()> {
 /// done before.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
@@ -133,14 +134,14 @@ pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>, connect_port
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the agent, which may connect to other machines, and write beneath the directories `writable`, but not
+/// Restricts the agent, which may connect to other machines, and write beneath the directories `writable`, but not
 /// listen.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
-/// If another thread runs, which would not be restricted.
+/// Panics if another thread runs, which would not be restricted.
 pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
     config: SandboxConfig<R>,
     writable: &[BorrowedFd<'_>],
@@ -157,14 +158,14 @@ pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the keeper of private keys, which has only the sockets and the memory that it is given, and reads and
-/// writes no file but those of the directory `keys`.
+/// Restricts the keeper, which has only the sockets and the memory that it is given, and reads and writes only files in
+/// the directory `keys`.
 ///
 /// # Errors
-/// A layer failed. The process must end, since others may apply.
+/// Returns an error if a layer failed. The process must exit, since other layers may apply.
 ///
 /// # Panics
-/// If another thread runs, which would not be restricted.
+/// Panics if another thread runs, which would not be restricted.
 pub fn enter_as_keeper(layer: Layer, keys: Option<BorrowedFd<'_>>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     Ok(match layer {
@@ -197,10 +198,10 @@ impl fmt::Display for Sandbox {
 
 /// Allows core dumps, which a switch of the user disables (prctl(2)).
 ///
-/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and
-/// zones, which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator
-/// decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this
-/// memory, and only our own run as this user. A process with a private key, or a secret from a file, never allows them
+/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. The process's memory holds
+/// public files and zones, requests, and cookie secrets that the supervisor makes and replaces. The operator decides
+/// about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this memory, and
+/// only our own run as this user. A process with a private key, or a secret from a file, never allows them
 /// ([`CoreDumps`]).
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)

@@ -54,10 +54,10 @@ struct Manager {
 
 impl Notifier {
     /// Connects to the manager named in the environment. [`crate::process::spawn`] removes it from the environment of
-    /// children, whose notifications would be taken for those of this process.
+    /// children, whose notifications would otherwise count as this process's.
     ///
     /// # Errors
-    /// The variable is not the address of a Unix socket.
+    /// Returns an error if the variable is not the address of a Unix socket.
     pub fn from_environment() -> io::Result<Notifier> {
         let socket = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
         let socket = socket.map(|name| name.to_string_lossy().into_owned());
@@ -68,7 +68,7 @@ impl Notifier {
     /// Sends `states` in one datagram; does nothing without a manager.
     ///
     /// # Errors
-    /// The manager has ended, or has not read for a second. The service can continue.
+    /// Returns an error if the manager has exited, or has not read for a second. The service can continue.
     pub fn notify(&self, states: &[State<'_>]) -> io::Result<()> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let text = assignments(states, monotonic_us());
@@ -106,7 +106,7 @@ impl Manager {
     }
 }
 
-/// The timeout in the environment, if it is for this process.
+/// The watchdog timeout in the environment, if it is for this process.
 fn watchdog(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let is_for_us = variable(WATCHDOG_PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
     let limit_us = variable(WATCHDOG_VARIABLE).filter(|_| is_for_us)?.parse().ok()?;

@@ -34,16 +34,16 @@ const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONB
 
 const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX), ScmCredentials(1));
 
-/// One end of a connection: non-blocking, and close-on-exec from creation.
+/// An end of a connection: non-blocking, and close-on-exec from creation.
 #[derive(Debug)]
 pub struct SeqpacketSocket(OwnedFd);
 
 /// The process that has sent a message, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// Its process ID.
+    /// The sender's process ID.
     pub pid: i32,
-    /// Its user.
+    /// The sender's user ID.
     pub uid: u32,
 }
 
@@ -52,11 +52,11 @@ pub struct Sender {
 pub enum Received {
     /// A message at the start of the buffer, with its descriptors, which are close-on-exec.
     Message {
-        /// Its length, 1 to [`MESSAGE_BYTES_MAX`].
+        /// The message's length, 1 to [`MESSAGE_BYTES_MAX`].
         length_bytes: usize,
         /// At most [`DESCRIPTORS_PER_MESSAGE_MAX`].
         descriptors: Vec<OwnedFd>,
-        /// Its sender, after [`SeqpacketSocket::identify_senders`].
+        /// The message's sender, after [`SeqpacketSocket::identify_senders`].
         sender: Option<Sender>,
     },
     /// No message has arrived.
@@ -140,8 +140,8 @@ impl SeqpacketSocket {
         Err(Errno::INTR.into())
     }
 
-    /// Receives the next message. One that is too long, or whose descriptors exceed this process's limit, is refused
-    /// (`InvalidData`), and its descriptors are closed.
+    /// Receives the next message. A message that is too long, or whose descriptors exceed this process's limit, is
+    /// refused (`InvalidData`), and its descriptors are closed.
     pub fn receive(&self, buffer: &mut [u8; MESSAGE_BYTES_MAX]) -> io::Result<Received> {
         let mut last = Errno::INTR;
         for _ in 0..TRIES_MAX {
@@ -276,11 +276,11 @@ fn new_socket(path: &Path) -> io::Result<OwnedFd> {
         .map_err(|errno| with_context("socket", path.display(), &errno.into()))
 }
 
-/// The address of `path`, for which the kernel has 108 bytes including a NUL.
+/// The socket address for `path`, which the kernel limits to 108 bytes including a NUL.
 fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| match errno {
         Errno::NAMETOOLONG => {
-            let error = io::Error::new(io::ErrorKind::InvalidFilename, "the path of a socket has at most 107 bytes");
+            let error = io::Error::new(io::ErrorKind::InvalidFilename, "a socket path has at most 107 bytes");
             with_context(call, path.display(), &error)
         }
         _ => with_context(call, path.display(), &errno.into()),

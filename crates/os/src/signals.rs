@@ -38,7 +38,7 @@ fn set_mask(signals: &SigSet) -> io::Result<()> {
     Ok(signals.thread_set_mask()?)
 }
 
-/// Sends `signal` to this process. While signals are blocked it stays pending, also through an exec (execve(2)).
+/// Sends `signal` to this process. While signals are blocked, it stays pending, even through an exec (execve(2)).
 pub fn send_to_self(signal: Signal) -> io::Result<()> {
     count(Syscall::Kill);
     let signal = rustix::process::Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
@@ -46,7 +46,7 @@ pub fn send_to_self(signal: Signal) -> io::Result<()> {
 }
 
 impl Signals {
-    /// Installs handlers for `signals`, for the life of the process.
+    /// Installs handlers for `signals`, for the process's life.
     pub fn register(signals: &[Signal]) -> io::Result<Signals> {
         let (pipe, writer) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -70,7 +70,7 @@ impl Signals {
         Ok(self.take())
     }
 
-    /// A signal that has arrived and was not taken yet. One that arrived twice meanwhile is returned once.
+    /// A signal that has arrived and was not taken yet. A signal that arrived twice meanwhile is returned once.
     pub fn take(&self) -> Option<Signal> {
         let mut bytes = [0; 64];
         while matches!(rustix::io::read(&self.pipe, &mut bytes), Ok(64)) {}
@@ -103,7 +103,7 @@ mod tests {
     fn blocked_signal_is_delivered_after_unblocking() {
         let signals = Signals::register(&[SIGCHLD]).expect("registered");
         block_all().expect("blocked");
-        // Sends to this thread (raise(3)), the only one of the test that blocks it.
+        // The signal is sent to this thread (raise(3)), the only thread of the test that blocks it.
         signal_hook::low_level::raise(SIGCHLD).expect("raised");
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
         unblock_all().expect("unblocked");

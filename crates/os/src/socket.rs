@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// The type of a socket.
+/// A socket's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     /// `SOCK_STREAM`: TCP.
@@ -81,7 +81,7 @@ pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
         .map_err(|errno| with_context("setsockopt(SO_RCVBUF)", bytes, &errno.into()))
 }
 
-/// When a socket sets `SO_REUSEPORT`, which lets other sockets of this user bind to the same address.
+/// The moment when a socket sets `SO_REUSEPORT`, which lets other sockets of this user bind to the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReusePort {
     /// The first socket of an address, after it has the address: before, it would share the address with a foreign

@@ -21,8 +21,8 @@ pub static DEFER_ACCEPT: Feature = Feature::new(
 
 const DEFER_ACCEPT_ON: usize = 0;
 
-/// How long the kernel keeps a silent connection to itself: until then it takes the client's part of the handshake for
-/// lost, and then asks for it again.
+/// The time in seconds for which the kernel holds back a silent connection: until then it ignores the client's final
+/// ACK, and afterwards asks for it again.
 const DEFER_ACCEPT_S: libc::c_int = 1;
 
 /// Connections that may wait in a listener to be accepted; the kernel lowers it to `net.core.somaxconn`.
@@ -58,8 +58,8 @@ impl Listener {
             result.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
-            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose
-            // a port that another socket is bound to without listening yet.
+            // Connections in TIME-WAIT must not block the port. This excludes port 0, for which the kernel might then
+            // choose a port that another socket is bound to without listening yet.
             option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
         }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
@@ -75,7 +75,7 @@ impl Listener {
         count(Syscall::Listen);
         listen(&socket, BACKLOG).map_err(|errno| with_context("listen", address, &errno.into()))?;
         if reuseport == ReusePort::AfterBind {
-            // After `listen`, since two sockets that do not listen yet may be bound to the same port.
+            // This follows `listen`, since two sockets that do not listen yet may be bound to the same port.
             set_reuseport(&socket, address)?;
         }
         Ok(Listener(socket))
@@ -87,8 +87,8 @@ impl Listener {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
-    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. Of a socket that cannot
-    /// be asked: that it does.
+    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. If the socket cannot be
+    /// examined, it counts as listening.
     pub fn is_listening(&self) -> bool {
         count(Syscall::Getsockopt);
         sockopt::socket_acceptconn(&self.0).unwrap_or(true)
@@ -98,7 +98,7 @@ impl Listener {
     /// may have changed them.
     ///
     /// # Errors
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     pub fn restore_options(&self) -> io::Result<()> {
         count(Syscall::Setsockopt);
         sockopt::set_tcp_nodelay(&self.0, true)
@@ -117,8 +117,8 @@ impl Listener {
     /// (`TCP_DEFER_ACCEPT`, tcp(7)): for a protocol whose client sends first, so that the first read finds the request.
     /// Where the feature is off or missing, connections are returned immediately.
     ///
-    /// It applies to every process that has the socket. A connection that is still with the kernel when the socket is
-    /// shut down, or closed by the last process, is reset when the client sends.
+    /// The option applies to every process that has the socket. A connection that is still with the kernel when the
+    /// socket is shut down, or closed by the last process, is reset when the client sends.
     pub fn set_defer_accept(&self) {
         // A failure does no harm: connections are then returned immediately.
         let _ =
@@ -132,7 +132,7 @@ impl Listener {
         let _ = set_option(&self.0, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
     }
 
-    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
+    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address has the form of [`socket::canonical`].
     ///
     /// A connection that failed before it was accepted is skipped. The rest are local errors: no descriptor is left
     /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).

@@ -17,7 +17,7 @@ use std::net::{SocketAddr, UdpSocket};
 pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies, ReplyPath};
 pub use socket::Socket;
 
-/// How datagrams are received and sent.
+/// The calls that receive and send datagrams.
 pub static UDP_IO: Feature = Feature::new(
     "udp-io",
     &[
@@ -30,7 +30,8 @@ pub static UDP_IO: Feature = Feature::new(
 const BY_RECVMMSG: usize = 0;
 const BY_POLL_RECVMSG: usize = 2;
 
-/// A socket that exchanges datagrams only with `address`. It is not bound, so that a process that may not bind has it.
+/// A socket that exchanges datagrams only with `address`. The socket is not bound, so that a process that may not bind
+/// can open it.
 pub fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -135,7 +136,7 @@ mod tests {
             client.send_to(b"first", asked).expect("sent");
             assert_eq!(receive(&server, &mut batch), 1);
             let path = batch.queries_and_replies().0.reply_path(0);
-            // Another datagram takes its place in the batch.
+            // The next datagram takes its place in the batch.
             let other = UdpSocket::bind((client.local_addr().expect("bound").ip(), 0)).expect("bound");
             other.send_to(b"second", asked).expect("sent");
             assert_eq!(receive(&server, &mut batch), 1);

@@ -1,9 +1,8 @@
 //! The user and groups that this process runs as: looked up by name or ID, then switched to for good.
 
+use crate::accounts;
 use crate::error::with_context;
-use nix::errno::Errno;
-use nix::unistd::{self, Gid, Group, Uid};
-use std::ffi::CString;
+use nix::unistd::{self, Gid, Uid};
 use std::fmt;
 use std::io;
 use std::sync::OnceLock;
@@ -25,21 +24,21 @@ pub struct User {
 }
 
 impl User {
-    /// Looks up `user` with all its groups, or with `group` alone. Both are names or IDs.
+    /// Looks up `user` with all its groups, or with `group` alone. Both arguments are names or IDs.
     ///
     /// An ID without an entry in the user database is valid together with a group.
     ///
     /// # Errors
-    /// The user or group does not exist, the user is root, or the database cannot be read.
+    /// Returns an error if the user or group does not exist, the user is root, or the database cannot be read.
     pub fn lookup(user: &str, group: Option<&str>) -> io::Result<User> {
         let uid = user.parse().ok();
         let entry = match uid {
-            Some(uid) => found(unistd::User::from_uid(Uid::from_raw(uid)), "getpwuid_r")?,
-            None => found(unistd::User::from_name(user), "getpwnam_r")?,
+            Some(uid) => accounts::by_uid(uid)?,
+            None => accounts::by_name(user)?,
         };
         let gid = group.map(group_id).transpose()?;
         let (uid, name) = match (&entry, uid) {
-            (Some(entry), _) => (entry.uid.as_raw(), entry.name.clone()),
+            (Some(entry), _) => (entry.uid, entry.name.clone()),
             (None, Some(uid)) => (uid, uid.to_string()),
             (None, None) => {
                 let create = if is_account_name(user) {
@@ -47,14 +46,14 @@ impl User {
                 } else {
                     String::new()
                 };
-                return Err(invalid(format!("unknown user {user:?}; {create}name another user")));
+                return Err(invalid(format!("unknown user {user:?}; {create}specify another user")));
             }
         };
         let (gid, gids) = match (gid, entry) {
             (Some(gid), _) => (gid, vec![gid]),
-            (None, Some(entry)) => (entry.gid.as_raw(), groups_of(&entry)?),
+            (None, Some(entry)) => (entry.gid, accounts::group_ids_of(&entry)?),
             (None, None) => {
-                let remedy = "add group = \"NAME\", or name another user";
+                let remedy = "add group = \"NAME\", or specify another user";
                 return Err(invalid(format!("no user has the ID {uid}; {remedy}")));
             }
         };
@@ -63,7 +62,7 @@ impl User {
             return Err(invalid(format!("{} is not a valid user or group ID; set another one", u32::MAX)));
         }
         if uid == 0 {
-            return Err(invalid("`user` must not be root; name another user".to_owned()));
+            return Err(invalid("`user` must not be root; specify another user".to_owned()));
         }
         Ok(User { uid, gid, gids, name })
     }
@@ -73,10 +72,10 @@ impl User {
     /// A process that runs as this user already keeps its supplementary groups, which it may not change.
     ///
     /// # Errors
-    /// The process may run as another user and must end.
+    /// Returns an error after which the process must exit, since it may run as another user.
     ///
     /// # Panics
-    /// If another thread runs.
+    /// Panics if another thread runs.
     pub fn switch(&self) -> io::Result<()> {
         assert_eq!(thread_count()?, 1, "the user is switched before any other thread runs");
         if !self.is_current()? {
@@ -135,7 +134,7 @@ impl User {
         unistd::setresuid(uid, uid, uid).map_err(|errno| with_context("setresuid", uid, &errno.into()))
     }
 
-    /// Whether the real, effective and saved user and group IDs are all those of this user.
+    /// Whether the real, effective and saved user and group IDs all belong to this user.
     fn is_current(&self) -> io::Result<bool> {
         let (user, group) = (unistd::getresuid()?, unistd::getresgid()?);
         let is_user = [user.real, user.effective, user.saved] == [Uid::from_raw(self.uid); 3];
@@ -149,7 +148,7 @@ impl User {
 
 /// The name of the user with the ID `uid`, or the ID if it has no name.
 pub fn name_of(uid: u32) -> String {
-    let entry = unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let entry = accounts::by_uid(uid).ok().flatten();
     entry.map_or_else(|| uid.to_string(), |entry| entry.name)
 }
 
@@ -166,21 +165,14 @@ pub(crate) fn thread_count() -> io::Result<usize> {
     tasks.map(|task| task.map_or_else(|error| Err(with_context("getdents64", PATH, &error)), |_| Ok(1))).sum()
 }
 
-fn groups_of(entry: &unistd::User) -> io::Result<Vec<u32>> {
-    let name = CString::new(entry.name.as_str()).expect("a name of the user database has no NUL");
-    let groups = unistd::getgrouplist(&name, entry.gid);
-    Ok(sorted(groups.map_err(|errno| with_context("getgrouplist", &entry.name, &errno.into()))?))
-}
-
 fn group_id(group: &str) -> io::Result<u32> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
     }
-    let entry = found(Group::from_name(group), "getgrnam_r")?;
-    entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| {
+    accounts::group_id(group)?.ok_or_else(|| {
         let create =
             if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
-        invalid(format!("unknown group {group:?}; {create}name another group"))
+        invalid(format!("unknown group {group:?}; {create}specify another group"))
     })
 }
 
@@ -195,19 +187,6 @@ fn is_account_name(name: &str) -> bool {
     name.len() <= 32
         && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
         && name.bytes().all(is_allowed)
-}
-
-/// The result of a look-up in the user database by `call`.
-fn found<T>(result: nix::Result<Option<T>>, call: &str) -> io::Result<Option<T>> {
-    match result {
-        // getpwnam(3): some systems return these for an entry that does not exist.
-        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
-        Err(errno) => {
-            let error = io::Error::from(errno);
-            Err(io::Error::new(error.kind(), format!("{call} failed: {error}")))
-        }
-        Ok(entry) => Ok(entry),
-    }
 }
 
 fn sorted(groups: Vec<Gid>) -> Vec<u32> {
@@ -251,18 +230,18 @@ mod tests {
         check(
             "no-such-user",
             None,
-            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or name another user",
+            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or specify another user",
         );
         check(
             "nobody",
             Some("no-such-group"),
-            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or name another group",
+            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or specify another group",
         );
-        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or name another user");
+        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or specify another user");
         check("4294967295", Some("1"), "4294967295 is not a valid user or group ID; set another one");
-        check("root", None, "`user` must not be root; name another user");
-        check("0", Some("1"), "`user` must not be root; name another user");
-        check("a\0b", None, "unknown user \"a\\0b\"; name another user");
+        check("root", None, "`user` must not be root; specify another user");
+        check("0", Some("1"), "`user` must not be root; specify another user");
+        check("a\0b", None, "unknown user \"a\\0b\"; specify another user");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 const TCP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after which outstanding datagrams are lost.
 const UDP_TIMEOUT: Duration = Duration::from_millis(200);
-/// Bytes of a request, like that of a browser.
+/// The bytes of a request, as long as a browser's.
 const REQUEST: [u8; 400] = [b'r'; 400];
 /// Bytes of a query: a DNS query for a short name with EDNS.
 pub(crate) const QUERY_BYTES: usize = 40;

@@ -1,6 +1,6 @@
 //! Compares candidates: many short slices of each, in rounds whose order changes.
 //!
-//! A short slice is rarely interrupted, and its neighbours see the same load. That tells apart candidates that differ
+//! A short slice is rarely interrupted, and its neighbours see the same load. This distinguishes candidates that differ
 //! by 2 % on a machine with other load. The order changes because a candidate pays for the caches that its neighbour
 //! leaves.
 

@@ -38,7 +38,7 @@ pub fn measurement_names() -> impl Iterator<Item = &'static str> {
 /// Measures, and writes the report.
 ///
 /// # Errors
-/// The report cannot be written. The report also lists failed measurements.
+/// Returns an error if the report cannot be written. The report also lists failed measurements.
 pub fn run(options: &Options) -> io::Result<()> {
     let report = measure(options);
     let output = if options.json {

@@ -12,7 +12,7 @@ const UNKNOWN: &str = "unknown";
 pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) processor: String,
-    /// Those that this process may use.
+    /// The number of processors that this process may use.
     pub(crate) processor_count: usize,
     /// Over 1, 5 and 15 minutes.
     pub(crate) load_average: String,

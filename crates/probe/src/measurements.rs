@@ -19,7 +19,7 @@ use std::io;
 use std::time::Duration;
 
 pub(crate) struct Measurement {
-    /// The value of `--only`; that of a kernel feature is the name of the feature.
+    /// The value for `--only`; for a kernel feature, the feature's name.
     pub(crate) name: &'static str,
     pub(crate) run: fn(&mut Bench<'_>) -> io::Result<()>,
 }

@@ -1,4 +1,4 @@
-//! The result of the measurements. Its fields are those of `--json`.
+//! The result of the measurements. The fields are the fields of `--json`.
 
 use crate::machine::Machine;
 use crate::spread::Spread;
@@ -72,7 +72,7 @@ pub(crate) struct Row {
     /// The cost as a share of the baseline's.
     pub(crate) ratio: Option<Spread>,
     pub(crate) measured: Option<Measured>,
-    /// Why it cannot run here.
+    /// The reason why the candidate cannot run here.
     pub(crate) error: Option<String>,
 }
 

@@ -17,8 +17,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use domain::DomainArgs;
 use sanderling_config::{
-    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
-    parse_zone_argument,
+    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, ProxyFlag, SearchPaths, Zone, limits_help,
+    parse_listen_address, parse_proxy_argument, parse_zone_argument,
 };
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// Serve with the state inherited from a supervisor.
     ServerProcess {
         source: ConfigSource,
-        /// The path of the control socket.
+        /// The control socket's path.
         control: Option<PathBuf>,
         /// The state folder, if there are transferred zones.
         state: Option<PathBuf>,
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     },
     /// Run the command of a domain whose certificate was renewed.
     RunOnRenew(RenewalCommand),
-    /// Report the errors of the configuration.
+    /// Report the configuration's errors.
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
@@ -126,11 +126,12 @@ pub(crate) enum Command {
 }
 
 impl Invocation {
-    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not give is
+    /// Parses `arguments`, the first of which is the program's name. A configuration file that they do not give is
     /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
-    /// Everything that ends the program here, `--help` included. `exit` of the error prints it and exits with 0 or 2.
+    /// Returns everything that ends the program here, `--help` included. The error's `exit` prints it and exits with 0
+    /// or 2.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
         search_paths: &SearchPaths,
@@ -317,9 +318,9 @@ enum CliCommand {
     },
     Check(CheckArgs),
     Probe(ProbeArgs),
-    /// Show the status of the running server
+    /// Show the running server's status
     ///
-    /// Its addresses, processes with their uptime, problems, and counters.
+    /// The server's addresses, processes with their uptime, problems, and counters.
     #[command(after_help = "Examples:
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
@@ -428,7 +429,7 @@ for a wrong command line.")]
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// List the zones of the running server, show a zone or its state, add or remove one
+    /// List the running server's zones, show a zone or its state, add or remove one
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
@@ -568,8 +569,8 @@ line.")]
 
 /// Serve a small built-in domain on localhost
 ///
-/// The site and the zone are part of the program. It prints the addresses, and `curl` and `dig` commands to try. Ctrl-C
-/// stops it.
+/// The site and the zone are part of the program. The command prints the addresses, and `curl` and `dig` commands to
+/// try. Ctrl-C stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
@@ -590,13 +591,14 @@ struct DemoArgs {
 
 /// Serve a directory over HTTP, zones over DNS, or everything in a configuration file
 ///
-/// What to serve is given by arguments or by a configuration file, not by both. Without arguments the file is that of
-/// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// What to serve is given by arguments or by a configuration file, not by both. Without arguments, the file is
+/// $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 ///
 /// When the server is ready, it prints each listen address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--https ADDR:PORT]... [--certificate FILE --key FILE] \
+    override_usage = "sanderling serve [FOLDER] [--proxy [PATH=]ADDRESS]... [--http ADDR:PORT]... \
+                      [--https ADDR:PORT]... [--certificate FILE --key FILE] \
                       [--zone NAME=FILE]... [--dns ADDR:PORT]... [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
     after_help = "Examples:
   sanderling serve public
@@ -605,6 +607,10 @@ struct DemoArgs {
       the same for all machines
   sanderling serve public --https 127.0.0.1:8443
       also over HTTPS on this machine, with a self-signed certificate
+  sanderling serve public --proxy /api/=127.0.0.1:3000
+      the directory, and an application below /api/
+  sanderling serve --proxy 127.0.0.1:3000 --https 127.0.0.1:8443
+      an application alone, also over HTTPS
   sanderling serve --zone example.com=example.com.zone
       a zone at 127.0.0.1, port 5353, over UDP and TCP
   sanderling serve --config /etc/sanderling/sanderling.toml
@@ -617,6 +623,13 @@ struct ServeArgs {
     /// The directory to serve, for every host
     #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
+
+    /// An application that answers below a path, or for the whole host; can be repeated
+    ///
+    /// ADDRESS is 127.0.0.1:3000, http://127.0.0.1:3000 or unix:/run/app.sock. Without PATH, the application answers
+    /// all requests, but those for files of FOLDER if there is one.
+    #[arg(long = "proxy", value_name = "[PATH=]ADDRESS", value_parser = parse_proxy_argument)]
+    proxies: Vec<ProxyFlag>,
 
     /// List directories without an index.html
     #[arg(long, requires = "directory")]
@@ -637,7 +650,7 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
 
-    /// The private key of the certificate, in PEM
+    /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 
@@ -658,7 +671,7 @@ struct ServeArgs {
     workers: Option<u64>,
 
     /// The configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "listing", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "proxies", "listing", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
     /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
@@ -692,16 +705,16 @@ impl ServeArgs {
         if let Some(file) = self.config {
             return Ok(ConfigSource::File(file));
         }
-        let has_directory = self.directory.is_some();
-        let problem = if !has_directory && !self.http.is_empty() {
+        let has_site = self.directory.is_some() || !self.proxies.is_empty();
+        let problem = if !has_site && !self.http.is_empty() {
             Some("`--http` needs a FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
-        } else if !has_directory && !self.https.is_empty() {
+        } else if !has_site && !self.https.is_empty() {
             Some("`--https` needs a FOLDER to serve: sanderling serve FOLDER --https ADDR:PORT")
         } else if self.https.is_empty() && self.certificate.is_some() {
             Some("`--certificate` needs an address for HTTPS: add --https ADDR:PORT")
         } else if self.zones.is_empty() && !self.dns.is_empty() {
             Some("`--dns` needs a zone to serve: add --zone NAME=FILE")
-        } else if !has_directory && self.zones.is_empty() && self.workers.is_some() {
+        } else if !has_site && self.zones.is_empty() && self.workers.is_some() {
             Some("`--workers` needs a FOLDER or --zone; in a configuration file it is the key `workers`")
         } else {
             None
@@ -709,11 +722,12 @@ impl ServeArgs {
         if let Some(problem) = problem {
             return Err(usage_error("serve", ErrorKind::MissingRequiredArgument, problem));
         }
-        if !has_directory && self.zones.is_empty() {
+        if !has_site && self.zones.is_empty() {
             return find_file("serve", search_paths);
         }
         Ok(ConfigSource::Flags(Flags {
             directory: self.directory,
+            proxies: self.proxies,
             listing: self.listing,
             http_listen: self.http,
             https_listen: self.https,
@@ -729,7 +743,7 @@ impl ServeArgs {
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened,
 /// so you can run it while a server is running. As root, it reads sites and zones as the configured user. Without
-/// arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// arguments, the file is $SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {
@@ -762,9 +776,9 @@ impl CheckArgs {
 
 /// Measure what each variant of a kernel feature costs on this machine
 ///
-/// It measures each supported variant in many short slices in random order, so that other load has little influence.
-/// The report names the variant that the server uses. Sockets use the loopback interface and ports that the kernel
-/// chooses, so you can run it while a server is running.
+/// The command measures each supported variant in many short slices in random order, so that other load has little
+/// influence. The report names the variant that the server uses. Sockets use the loopback interface and ports that the
+/// kernel chooses, so you can run it while a server is running.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe

@@ -1,7 +1,7 @@
 //! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
 //! no longer a zone, and notify the running server.
 //!
-//! They write nothing but files of the folder. A zone with another configuration is refused, with a remedy.
+//! The commands write only files in the folder. A zone with another configuration is refused, with a remedy.
 
 use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};
@@ -21,16 +21,16 @@ use std::time::Duration;
 /// Removed files of one zone that are kept.
 const REMOVED_FILES_MAX: usize = 99;
 
-/// A zone that is put into the zone folder, or taken out of it.
+/// A zone that is added to the zone folder, or removed from it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FolderZone {
     /// The configuration with the folder.
     pub(crate) source: ConfigSource,
     pub(crate) zone: DomainName,
     pub(crate) action: FolderAction,
-    /// The control socket of the server, or why it is unknown.
+    /// The server's control socket, or why it is unknown.
     pub(crate) socket: Result<PathBuf, String>,
-    /// For the answer of the server.
+    /// For the server's answer.
     pub(crate) timeout: Duration,
 }
 
@@ -55,7 +55,7 @@ impl FolderZone {
     /// Changes the folder, and tells the server. A zone that the server cannot load is not added.
     ///
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self
             .source
@@ -90,7 +90,8 @@ impl FolderZone {
         }
     }
 
-    /// Why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration has it.
+    /// The reason why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration
+    /// has it.
     fn other_source(&self, config: &Config) -> Result<Option<String>, String> {
         let name = &self.zone;
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
@@ -129,8 +130,8 @@ impl FolderZone {
             Err(error) => {
                 let text = error_text(&error);
                 return Err(format!(
-                    "cannot read the list of catalog members in {}: {text}; run this as root or as the user of the \
-                     server",
+                    "cannot read the list of catalog members in {}: {text}; run this as root or as the server's \
+                     user",
                     path.display()
                 ));
             }
@@ -143,7 +144,7 @@ impl FolderZone {
         let name = &self.zone;
         if name.as_str() == "." || name.as_str().contains('/') {
             return Err(format!(
-                "`{name}` cannot be the name of a file; give the zone a section, [domain.\"{name}\"] with `zone = \"FILE\"`, and \
+                "`{name}` cannot be a file name; give the zone a section, [domain.\"{name}\"] with `zone = \"FILE\"`, and \
                  run `sanderling reload`"
             ));
         }
@@ -159,7 +160,7 @@ impl FolderZone {
             Ok(warnings) => (warnings, true),
             Err(problems) => (problems, false),
         };
-        // They name the file that the operator knows.
+        // Diagnostics name the file that the operator knows.
         for diagnostic in &mut diagnostics {
             if let Location::File(file) | Location::Position { file, .. } = &mut diagnostic.location
                 && *file == new.path
@@ -182,7 +183,7 @@ impl FolderZone {
             }
             Err(AskError::Failed(reason)) => {
                 folder.delete(&file)?;
-                // It answers SERVFAIL for a zone that it cannot load, until the file is removed.
+                // The server answers SERVFAIL for a zone that it cannot load, until the file is removed.
                 let _ = self.tell_server();
                 return Err(format!("{reason}\nthe zone {name} was not added"));
             }
@@ -213,7 +214,7 @@ impl FolderZone {
     }
 }
 
-/// The name that a removed `file` gets, which is not the name of a zone file.
+/// The name that a removed `file` gets, which is not a zone file's name.
 fn free_name(file: &Path) -> Result<PathBuf, String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let numbers = std::iter::once(String::new()).chain((2..=REMOVED_FILES_MAX).map(|number| format!("-{number}")));
@@ -230,7 +231,7 @@ fn free_name(file: &Path) -> Result<PathBuf, String> {
 /// The zone folder, which no other process changes by these commands at the same time.
 struct LockedFolder<'f> {
     folder: &'f ZoneFolder,
-    /// It is open, and locked.
+    /// The open folder, with a lock.
     directory: File,
 }
 
@@ -258,14 +259,14 @@ impl<'f> LockedFolder<'f> {
     }
 }
 
-/// A hidden file of the folder, which is not a zone. It is deleted with this value, unless it was renamed.
+/// A hidden file of the folder, which is not a zone. The file is deleted with this value, unless it was renamed.
 struct NewFile {
     path: PathBuf,
 }
 
 impl NewFile {
     /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file next to `target`. All users
-    /// can read the copy: the server process may run as another one, and the mode of the folder restricts it.
+    /// can read the copy: the server process may run as another user, and the folder's mode restricts access.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let new = NewFile { path: target.with_file_name(format!(".new-{name}")) };

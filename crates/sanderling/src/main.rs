@@ -16,7 +16,7 @@ use sanderling_ipc::control_path::{self, RuntimeEnv};
 use sanderling_os::features;
 use std::time::Duration;
 
-/// How long the last messages may take before the process exits without them.
+/// Maximum time to write the last messages before the process exits without them.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> Exit {

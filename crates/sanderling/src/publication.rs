@@ -1,6 +1,6 @@
 //! The commands `publish` and `rollback`: switch the link of a site to another release, and tell the running server.
 //!
-//! They write nothing but symbolic links in the directory of the link. The server reads where these lead; see
+//! The commands write only symbolic links in the link's directory. The server reads where these lead; see
 //! [`ReleaseLink`] for their names.
 
 use sanderling_config::diagnostic::error_text;
@@ -20,16 +20,16 @@ use std::time::Duration;
 pub(crate) struct Publication {
     /// The configuration with the site.
     pub(crate) source: ConfigSource,
-    /// The domain of the site.
+    /// The site's domain.
     pub(crate) name: DomainName,
     pub(crate) release: Release,
-    /// The control socket of the server, or why it is unknown.
+    /// The server's control socket, or why it is unknown.
     pub(crate) socket: Result<PathBuf, String>,
-    /// For the answer of the server.
+    /// For the server's answer.
     pub(crate) timeout: Duration,
 }
 
-/// Which release becomes the current one.
+/// The release that becomes current.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Folder(PathBuf),
@@ -41,7 +41,7 @@ impl Publication {
     /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
     ///
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
         let site = self.find(&config.sites)?;
@@ -139,16 +139,16 @@ fn has_file(root: &Path, name: &str, site: &Site) -> bool {
     })
 }
 
-/// The links of a site, which no other process switches at the same time.
+/// A site's links, which no other process switches at the same time.
 struct Links<'l> {
     link: &'l ReleaseLink,
-    /// The real path of their directory.
+    /// The real path of the links' directory.
     directory: PathBuf,
-    /// It is open, and locked.
+    /// The open directory, with a lock.
     lock: File,
 }
 
-/// Where the links lead: the current one first; `None` for one that does not exist.
+/// The targets of the links, the current link first; `None` for a missing link.
 type Targets = Vec<(PathBuf, Option<PathBuf>)>;
 
 impl<'l> Links<'l> {

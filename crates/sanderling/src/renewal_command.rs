@@ -1,7 +1,7 @@
-//! The process that runs the command `on_renew` of a domain, when its certificate was renewed. It is between the
-//! supervisor and the command, so that the supervisor waits for nothing, reads nothing that the command writes, and
-//! gives it no descriptor. The command gets copies of the certificate and its key that only its user can write, since
-//! it may be root, and the agent can write the state folder.
+//! The process that runs the command `on_renew` of a domain, when its certificate was renewed. The process separates
+//! the supervisor from the command: the supervisor does not wait, does not read the command's output, and passes no
+//! descriptor to it. The command gets copies of the certificate and its key that only its user can write, since it may
+//! be root, and the agent can write the state folder.
 
 use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
@@ -24,7 +24,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Where the command finds other programs.
+/// The search path of the command.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Bytes of its output that are logged.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
@@ -75,7 +75,7 @@ impl RenewalCommand {
         command.env("SANDERLING_KEY", copies.folder.join(KEY_FILE));
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn().map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
-        // It has the writing ends too.
+        // The command value holds the writing ends too.
         drop(command);
         let (done, is_read) = mpsc::channel();
         let domain = self.domain.clone();
@@ -114,7 +114,7 @@ impl Copies {
         let above = runtime_directory().unwrap_or_else(std::env::temp_dir);
         let folder = above.join(format!("sanderling-on-renew-{}", random_name()?));
         let failed = |error: io::Error| with_context("write", folder.display(), &error);
-        // It fails if there is something, which another user may have made.
+        // Creation fails if the path exists, since another user may have made it.
         DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
         let copies = Copies { folder: folder.clone() };
         for (file, content) in [(CHAIN_FILE, &stored.chain), (KEY_FILE, &stored.key)] {

@@ -1,5 +1,5 @@
-//! The commands `backup` and `export`: copies of the state folder's content. They need no running server, and change
-//! nothing there.
+//! The commands `backup` and `export`: copies of the state folder's content. The commands need no running server, and
+//! do not change the state folder.
 
 use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
@@ -19,12 +19,12 @@ const COMBINED_FILE: &str = "combined.pem";
 /// A copy that is made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StateCommand {
-    /// Which folder has the state.
+    /// The location of the state folder.
     pub(crate) state: StateLocation,
     pub(crate) action: StateAction,
 }
 
-/// How the state folder is found.
+/// The way in which the state folder is found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateLocation {
     Folder(PathBuf),
@@ -36,11 +36,11 @@ pub(crate) enum StateLocation {
 /// The content to copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateAction {
-    /// All of it, to a new folder.
+    /// Copies the whole state folder to a new folder.
     Backup(PathBuf),
     /// A certificate with its key, to files in a folder.
     Export(DomainName, PathBuf),
-    /// The keys of a zone, to files in a folder.
+    /// A zone's keys, to files in a folder.
     ExportKeys(DomainName, PathBuf),
     /// Keys of a zone, from these files.
     ImportKeys(DomainName, Vec<PathBuf>),
@@ -60,7 +60,7 @@ impl StateAction {
 
 impl StateCommand {
     /// # Errors
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let state = self.state.path()?;
         match self.action {
@@ -107,11 +107,11 @@ impl StateLocation {
 }
 
 /// # Errors
-/// There is no folder at `target` to write files into.
+/// Returns an error if `target` is not a folder to write files into.
 fn check_target(target: &Path) -> Result<(), String> {
     match fs::metadata(target) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{} is not a folder; name a folder", target.display())),
+        Ok(_) => Err(format!("{} is not a folder; specify a folder", target.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(format!("the folder {} does not exist; create it", target.display()))
         }
@@ -138,8 +138,8 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     check_target(target)?;
     let stored = StoredCertificate::read(state, name)?.ok_or_else(|| {
         format!(
-            "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` sets \
-                its folder",
+            "{} has no certificate of {name}; `sanderling certificates` lists the server's certificates, and \
+                `--state` sets its folder",
             state.display()
         )
     })?;
@@ -219,7 +219,7 @@ mod tests {
         folder.store_certificate("example.com", chain.as_bytes(), key.as_bytes()).expect("stored");
         run();
         assert_eq!(found(KEY_FILE), (key, 0o640));
-        // Another name of the domain is no reason to give it to the program for this one.
+        // A certificate for another name of the domain must not be given to the program for this name.
         let problem = export(state_for("www.example.com").path(), &name, target.path()).expect_err("another name");
         assert!(problem.contains("does not cover that name, only others of the domain"), "{problem}");
     }

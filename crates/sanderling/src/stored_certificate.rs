@@ -24,7 +24,7 @@ impl StoredCertificate {
     /// The certificate of the domain `name`, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is not a certificate.
+    /// Returns an error if the file cannot be read, or is not a certificate.
     pub(crate) fn read(state: &Path, name: &DomainName) -> Result<Option<StoredCertificate>, String> {
         let path = format!("{CERTIFICATES}/{name}");
         let shown = state.join(&path).display().to_string();
@@ -116,7 +116,7 @@ pub(crate) mod tests {
         );
         check(|state, secret| replace(state.join(GENERATION).join(KEY_FILE), &secret.join(KEY_FILE)), "cannot read");
         check(|state, secret| replace(state.join("certificates/example.com"), secret), "cannot read");
-        // Out of the folder of the certificate, to another one of the state folder, such as those of zone keys.
+        // A link leads out of the certificate's folder, to another folder of the state folder, such as the zone keys.
         let inside = |state: &Path, _: &Path| {
             fs::write(state.join("secret"), "secret").expect("written");
             replace(state.join(GENERATION).join(KEY_FILE), Path::new("../../secret"));

@@ -39,7 +39,7 @@ fn systemd_accepts_every_unit() {
         units.push(unit.to_str().expect("plain").to_owned());
     }
     for unit in &units {
-        // It succeeds in spite of lines that it ignores, and prints them.
+        // systemd-analyze succeeds in spite of lines that it ignores, and prints them.
         let Some(text) = run("systemd-analyze", &["--man=no", "verify", unit]) else { return };
         assert_eq!(text, "", "{unit}");
     }
@@ -62,7 +62,7 @@ fn user_and_directory_are_created() {
     assert!(root.path().join("etc/sanderling").is_dir());
 }
 
-/// Two files have the name of the user.
+/// Two files have the user's name.
 #[test]
 fn service_runs_as_the_created_user() {
     let unit = fs::read_to_string(packaging("sanderling.service")).expect("the file exists");

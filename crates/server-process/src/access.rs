@@ -17,7 +17,7 @@ pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnos
 
 fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let files = &site.options.files;
-    // Without a name of an index, the operator has chosen to have none.
+    // If no index names are configured, the operator has chosen to have no index.
     let needs_no_index = files.index.is_empty() || files.listing || files.fallback.is_some();
     if needs_no_index || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
         return None;
@@ -33,12 +33,12 @@ pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>)
     let shown = site.root_text();
     let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
     let message = format!("{user} cannot read the site `{shown}`");
-    // Without links: a link may lead to another release again.
+    // Links are resolved: a link may lead to another release again.
     let remedy = format!("allow it, for example with chmod -R o+rX {}", directory.real_path().display());
     Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
 }
 
-/// Why the first index file that exists cannot be opened, or that there is none.
+/// The error of opening the first index file that exists, or the error that none exists.
 fn index_error(site: &Site, directory: &Directory) -> Option<io::Error> {
     let indexes = site.options.files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;

@@ -1,5 +1,5 @@
-//! The snapshot of a configuration, from which clients are answered: assembled from the loaded sites and zones, and
-//! from the other state of the process.
+//! A configuration's snapshot, from which clients are answered: assembled from the loaded sites and zones, and from the
+//! process's other state.
 
 use crate::challenges::ActiveChallenges;
 use crate::client_policy::set_client_policies;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 /// The parts of a snapshot that outlive a configuration.
 pub(crate) struct Assembly {
-    /// The zones that are served, without what certificate authorities look for.
+    /// The served zones, without ACME challenges.
     pub(crate) zones: Arc<ZoneMap>,
     pub(crate) challenges: ActiveChallenges,
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
     /// Signalled when there is something for the control thread.
     pub(crate) wakeup: Arc<EventFd>,
-    /// The inboxes of the control thread, which the serving threads fill. They exist before these threads, whose
+    /// The control thread's inboxes, which the serving threads fill. The inboxes exist before these threads, whose
     /// snapshot has its policies from the first query on.
     pub(crate) notifies: Arc<NotifyInbox>,
     pub(crate) updates: Arc<UpdateInbox>,
@@ -32,7 +32,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// That of a process that begins with `config` and `zones`.
+    /// The assembly of a process that starts with `config` and `zones`.
     pub(crate) fn new(config: &Config, zones: &Arc<ZoneMap>, challenges: Vec<Challenge>) -> io::Result<Assembly> {
         let (limits, wakeup) = (&config.limits, Arc::new(EventFd::new()?));
         let (count_max, signatures_max) = (limits.dns_updates_waiting_max, limits.dns_update_signatures_max);
@@ -47,8 +47,8 @@ impl Assembly {
         })
     }
 
-    /// Adds to `snapshot`, which has the sites and zones that were loaded, all that clients are answered from with
-    /// `config`, but what secrets are needed for.
+    /// Adds to `snapshot`, which has the loaded sites and zones, everything else that `config` defines for answering
+    /// clients, except the parts that need secrets.
     pub(crate) fn complete(&mut self, config: &Config, snapshot: &mut Snapshot) {
         self.zones = Arc::clone(&snapshot.zones);
         self.zone_parts(config)(snapshot);
@@ -60,7 +60,7 @@ impl Assembly {
         set_client_policies(config, snapshot);
     }
 
-    /// Puts the zones into a snapshot, with what certificate authorities look for, and what depends on zones.
+    /// Puts the zones into a snapshot, with the ACME challenges, and the parts that depend on zones.
     pub(crate) fn zone_parts(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
         let put_zones = self.zones_with_challenges(config);
         let mail_policies = mail_policies(config, &self.zones);
@@ -70,7 +70,7 @@ impl Assembly {
         }
     }
 
-    /// Puts the zones into a snapshot, with what certificate authorities look for.
+    /// Puts the zones into a snapshot, with the ACME challenges.
     pub(crate) fn zones_with_challenges(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
         let (zones, challenges) = (self.challenges.overlay(&self.zones, config), self.challenges.tokens());
         move |snapshot| (snapshot.zones, snapshot.challenges) = (zones, challenges)

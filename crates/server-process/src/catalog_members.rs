@@ -18,8 +18,7 @@ pub(crate) struct CatalogMembers {
 }
 
 impl CatalogMembers {
-    /// Reads the list of the state folder if there is another one. If it cannot be read, or is missing, the last one is
-    /// kept.
+    /// Reads the list in the state folder if it has changed. If it cannot be read, or is missing, the last one is kept.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
         let Some(state) = state else { return };
         let path = state.join(CATALOG_MEMBERS);
@@ -92,7 +91,7 @@ mod tests {
         too_long.set_len(1 << 40).unwrap();
         fs::rename(state.path().join("next"), &path).unwrap();
         check(&["b.example"]);
-        // As if the state folder was not mounted.
+        // The state folder looks unmounted.
         fs::remove_file(&path).unwrap();
         check(&["b.example"]);
     }

@@ -1,4 +1,4 @@
-//! The state of a certificate, for the log, `check` and `status`.
+//! A certificate's state, for the log, `check` and `status`.
 
 use sanderling_config::LATEST_RENEWAL_PART;
 use sanderling_os::clock::unix_seconds;
@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 /// Names that a line shows.
 pub(crate) const SHOWN_NAMES_MAX: usize = 5;
 /// The last part of the lifetime in which the files of an operator should have been replaced: 10 of 90 days. Programs
-/// such as certbot renew with a third or less of it left, and try again for days.
+/// such as certbot renew with a third or less of the lifetime left, and retry for days.
 const DUE_PART_OF_FILES: u64 = 9;
 
 /// A certificate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CertificateState {
-    /// The names that it is used for.
+    /// The names that the certificate is used for.
     pub(crate) names: Vec<String>,
     /// The names for which no certificate in service of the domain is valid.
     pub(crate) missing_names: Vec<String>,
     pub(crate) file: PathBuf,
-    /// Of the version in service; `None` if there is none, and handshakes for the names fail.
+    /// The facts about the version in service; `None` if there is none, and handshakes for the names fail.
     pub(crate) in_service: Option<InService>,
-    /// Why the current files are not used.
+    /// The reason why the current files are not used.
     pub(crate) problem: Option<String>,
-    /// Why clients may refuse the certificate, or that it is not used.
+    /// Warnings that clients may refuse the certificate, or that it is not used.
     pub(crate) warnings: Vec<String>,
-    /// Whether a warning says that all clients refuse it, for another reason than its time and names.
+    /// Whether a warning says that all clients refuse the certificate, for a reason other than its validity and names.
     #[serde(skip)]
     pub(crate) is_refused: bool,
 }
@@ -34,9 +34,9 @@ pub(crate) struct CertificateState {
 /// The contents of a certificate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InService {
-    /// The file that it was read from: an earlier one of the domain if the current one cannot be used.
+    /// The file that the certificate was read from: an earlier file of the domain if the current file cannot be used.
     pub(crate) file: PathBuf,
-    /// The names and addresses in it, which may be others than those that it is used for.
+    /// The names and addresses in the certificate, which may differ from the names that it is used for.
     names: Vec<String>,
     issuer: String,
     key_type: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct InService {
 }
 
 impl CertificateState {
-    /// Whether it is valid for none of the names that it is used for.
+    /// Whether the certificate is valid for none of its names.
     pub(crate) fn lacks_all_names(&self) -> bool {
         !self.names.is_empty() && self.missing_names.len() == self.names.len()
     }
@@ -140,8 +140,9 @@ impl InService {
     }
 }
 
-/// Whether there is still time to renew a certificate of this lifetime. The server renews one that it requests itself
-/// (`is_automatic`) when its authority suggests it, which may be late; another program, those of the operator.
+/// Whether there is still time to renew a certificate of this lifetime. The server renews automatic certificates
+/// (`is_automatic`) when the authority suggests it, which may be late; another program renews the operator's
+/// certificates.
 pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64, is_automatic: bool) -> bool {
     let due_part = if is_automatic { LATEST_RENEWAL_PART } else { DUE_PART_OF_FILES };
     matches!(problem, CertificateProblem::ExpiresSoon { in_s } if *in_s >= lifetime_s / due_part)
@@ -169,7 +170,7 @@ mod tests {
         for unit_s in [10, 86_400] {
             check(90 * unit_s, 16 * unit_s, true, false);
             check(90 * unit_s, 14 * unit_s, true, true);
-            // Another program renews it.
+            // Another program renews the certificate.
             check(90 * unit_s, 29 * unit_s, false, false);
             check(90 * unit_s, 11 * unit_s, false, false);
             check(90 * unit_s, 9 * unit_s, false, true);

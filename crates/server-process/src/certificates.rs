@@ -1,7 +1,7 @@
 //! Loads the certificates and shared keys that the supervisor passes on.
 //!
-//! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps
-//! the last good versions for the next process, in sealed memory.
+//! A certificate that cannot be used affects no other: its last good version stays in service. The supervisor keeps the
+//! last good versions for the next process, in sealed memory.
 
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
@@ -30,7 +30,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
+/// Minimum remaining validity in seconds of the certificate for `localhost` when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
 
 const _: () = assert!(
@@ -83,7 +83,7 @@ pub(crate) struct Certificates {
     self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
     pub(crate) states: Vec<CertificateState>,
-    /// Those in service, for the agent.
+    /// The certificates in service, for the agent.
     pub(crate) served: Vec<ServedCertificate>,
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
@@ -108,7 +108,8 @@ impl Certificates {
     /// Loads the secrets from the supervisor for `config`.
     ///
     /// # Errors
-    /// The certificates belong to another configuration, or are malformed. Nothing has changed.
+    /// Returns an error if the certificates belong to another configuration, or are malformed. Nothing has changed
+    /// then.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
             descriptors;
@@ -141,7 +142,7 @@ impl Certificates {
     ) -> io::Result<Arc<Tls>> {
         let files = certificates_from_memfd(certificates)?;
         if files.len() != config.certificates.len() {
-            return Err(io::Error::other("the certificates are those of another configuration"));
+            return Err(io::Error::other("the certificates belong to another configuration"));
         }
         let tickets = TicketKeys::new(&keys.tickets.current, keys.tickets.previous.as_deref());
         let kept = kept.or(self.kept.as_ref()).map(read_kept).unwrap_or_default();
@@ -156,7 +157,7 @@ impl Certificates {
         Ok(Arc::new(tls(store, tickets, config.refuses_unknown_names)))
     }
 
-    /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
+    /// The certificate for `localhost`, replaced if it expires before the next ticket keys are made.
     fn self_signed(&mut self) -> io::Result<&Certificate> {
         let now_unix_s = unix_seconds();
         let current = self.self_signed.take().filter(|it| it.not_after_unix_s() > now_unix_s + SELF_SIGNED_LEFT_S_MIN);
@@ -191,8 +192,8 @@ impl Certificates {
         }
     }
 
-    /// Loads the files of the certificates. A domain whose files cannot be used keeps what it has, or what `kept` has
-    /// for it.
+    /// Loads the certificates' files. A domain whose files cannot be used keeps its current certificate, or gets its
+    /// certificate from `kept`.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
@@ -290,7 +291,7 @@ impl Certificates {
     }
 }
 
-/// Why the current files of a certificate are not used.
+/// The reason why a certificate's current files are not used.
 struct NotUsed {
     problem: Diagnostic,
     /// A certificate that is used when the one in service is no longer valid.
@@ -302,7 +303,7 @@ struct Loaded<'c> {
     configured: &'c CertificateFiles,
     /// The version in service.
     version: Option<Version>,
-    /// Whether it has replaced another one.
+    /// Whether it has replaced another certificate.
     has_replaced: bool,
     not_used: Option<NotUsed>,
 }
@@ -338,8 +339,8 @@ fn versions_of(kept: &[KeptCertificate], keeper: &Arc<dyn RemoteSigner>) -> Hash
     versions
 }
 
-/// Loads the certificates of a domain: the files of each, or the version `before`, which is that with the same path, or
-/// another one of the domain that has no successor.
+/// Loads a domain's certificates: the files of each, or a version in `before`: the version with the same path, or
+/// another of the domain without a successor.
 fn load_domain<'c>(
     group: &'c [CertificateFiles],
     files: &[PassedCertificate],
@@ -361,7 +362,7 @@ fn load_domain<'c>(
             let before = of_same_path.or_else(|| others.next());
             let (certificate, before) = match loaded {
                 Err(problem) => {
-                    // One that was not issued yet is not a problem: the agent reports its progress.
+                    // A certificate that was not issued yet is not a problem: the agent reports its progress.
                     let is_awaited = configured.is_automatic && matches!(files, Err(NoCertificate::Unreadable(_)));
                     let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
                     let version = before.or_else(of_any_domain);
@@ -386,8 +387,8 @@ fn load_domain<'c>(
     group.iter().zip(files).zip(of_same_path).map(load_one).collect()
 }
 
-/// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the
-/// domain.
+/// The reason why `certificate` must not replace `previous`, which is valid now: the new one is not valid now, or for
+/// no name of the domain.
 fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
     let now_unix_s = unix_seconds();
     if !previous.is_valid_at(now_unix_s) {
@@ -402,7 +403,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     let has_name = |certificate: &Certificate| names().any(|name| certificate.is_valid_for_host(name));
     if has_name(previous) && !has_name(certificate) {
         let needed: Vec<_> = configured.names.iter().map(DomainName::as_str).take(SHOWN_NAMES_MAX).collect();
-        let remedy = format!("name a certificate for {}", needed.join(", "));
+        let remedy = format!("specify a certificate for {}", needed.join(", "));
         let problem = not_used(&"the certificate is not valid for any name of the domain", remedy);
         return Some(NotUsed { problem, certificate: None });
     }
@@ -415,8 +416,8 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     Some(NotUsed { problem, certificate: Some(certificate.clone()) })
 }
 
-/// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one
-/// from serving.
+/// The good versions that an earlier process has kept; none if it has sent something else, which must not prevent this
+/// process from serving.
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
         log_error(&format!(
@@ -439,7 +440,7 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
     Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1, Alpn::Http10]), dot: server_tls(store, &[Alpn::Dot]) }
 }
 
-/// That no certificate at all is in service.
+/// The problem that no certificate at all is in service.
 fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
     let addresses: Vec<_> = Service::ALL
         .into_iter()
@@ -494,8 +495,8 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
     certificates.iter().any(|certificate| certificate.is_valid_for_host(name.as_bytes()))
 }
 
-/// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need
-/// not have.
+/// The reason why clients may refuse the certificate, which is one of `of_domain`. It may lack a name for which another
+/// certificate is valid.
 fn problems(
     configured: &CertificateFiles,
     certificate: &Certificate,
@@ -532,8 +533,8 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the names of the domain. Among those that are valid for a
-/// name and have the same type of key, the first one is used, if possible one that is valid now.
+/// The warning that the certificate, one of `of_domain`, is not used for the domain's names. Among those that are valid
+/// for a name and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,
     certificate: &Certificate,
@@ -594,7 +595,7 @@ mod tests {
             let mut certificates = Certificates::default();
             let loaded = certificates.load(&config, descriptors).expect("loaded");
             assert!(loaded.tls.is_some());
-            // The next process gets what this one can read.
+            // The next process gets certificates that this process can read.
             let kept = certificates.kept.expect("kept");
             assert_eq!(kept_certificates_from_memfd(&kept).expect("read"), []);
         }

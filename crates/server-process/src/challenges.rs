@@ -1,8 +1,9 @@
 //! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
 //! answers them from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small separate zone, at the name of the record. It takes precedence over the zone
-//! above it only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
+//! A record for an authority is a small separate zone, at the record's name. This zone takes precedence over the
+//! enclosing zone only for this name, so that a large zone is not rebuilt, and a reload of the enclosing zone has no
+//! effect on the record.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};
@@ -14,10 +15,10 @@ use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep a record: the next order has another one.
+/// Seconds for which resolvers keep a record: the next order has a new record.
 const TTL_S: u32 = 5;
 /// Records, and tokens, for each name of an automatic certificate: an order has one for the name and one for a
-/// wildcard, and an order before it may not have ended.
+/// wildcard, and the previous order may not have ended.
 const PER_NAME_MAX: usize = 4;
 
 /// The challenges of the orders in progress.
@@ -67,12 +68,12 @@ impl ActiveChallenges {
         self.tokens.clone()
     }
 
-    /// The names of the records.
+    /// The records' names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &DomainName> {
         self.texts.keys()
     }
 
-    /// `zones` with the records for authorities. Those in zones that the agent signs are there already, with
+    /// `zones` with the records for authorities. Zones that the agent signs already contain these records, with
     /// signatures.
     pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>, config: &Config) -> Arc<ZoneMap> {
         let mut overlaid = Arc::clone(zones);
@@ -177,7 +178,7 @@ mod tests {
         let http = Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() };
         let claimed = ActiveChallenges::new(vec![dns("_acme-challenge.example.com", "x"), http.clone()], &none);
         assert!(claimed.tokens().is_none() && claimed.texts.is_empty());
-        // Their number is bounded.
+        // The number of challenges is bounded.
         let many = (0..100).map(|number| dns("_acme-challenge.example.com", &number.to_string()));
         let https = (0..100).map(|_| http.clone());
         let bounded = ActiveChallenges::new(many.chain(https).collect(), &config);

@@ -1,4 +1,4 @@
-//! The command `check`: reports everything that `serve` could not serve. It binds no socket.
+//! The command `check`: reports everything that `serve` could not serve. The command binds no socket.
 
 use crate::access;
 use crate::certificate_state::CertificateState;
@@ -67,7 +67,7 @@ pub fn check(
 /// Reads `zone`, which should become a zone in the zone folder of `config`, as a server process does; its warnings.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all problems of the zone.
 pub fn check_zone(config: &Config, zone: &Zone) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
     zone.check_file().map_err(|diagnostic| vec![diagnostic])?;
     let derived = DerivedSet::default();
@@ -127,8 +127,8 @@ fn json(diagnostics: &[Diagnostic]) -> String {
     serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
 
-/// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to
-/// it; also the name of that user if the configuration has none.
+/// Loads certificates as this user, and sites and zones as the server process's user if this process can switch to it;
+/// also returns the name of that user if the configuration has none.
 fn load(
     config: &Config,
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
@@ -150,7 +150,7 @@ fn load(
     let log_problems =
         LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem(account_id(config)));
     let log_problems: Vec<Diagnostic> = log_problems.collect();
-    // The socket is created before the switch to the user of the server process.
+    // The socket is created before the switch to the server process's user.
     let control_problem = config.control_problem();
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
@@ -170,7 +170,7 @@ fn load(
             switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
         }
     }
-    // Another user than the one of the server may not reach it.
+    // A user other than the server's may not reach it.
     let state_problem = if switch_problem.is_none() { config.state_problem() } else { None };
     let mut loader = Loader::new();
     loader.set_user(name.clone());
@@ -213,7 +213,7 @@ fn load(
         let Some(document_root) = &site.document_root else { continue };
         loaded.warnings.extend(site_lint::lint(opened, document_root, &ports, &site.location, &config.limits));
     }
-    // The last: afterwards this process can read nothing else.
+    // This step comes last: afterwards, this process can read nothing else.
     if is_server_user {
         loaded.warnings.extend(exposed_to_server(config, &loader, state_of_check.as_deref()));
     }
@@ -229,8 +229,8 @@ fn exposed_to_server(config: &Config, loader: &Loader, state: Option<&Path>) -> 
     }
 }
 
-/// The certificates, and their problems. Those that the server requests are read from the state folder, if this user
-/// may.
+/// The certificates, and their problems. Automatic certificates are read from the state folder, if this user has
+/// access.
 fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
         let read = match (files.is_automatic, state) {
@@ -266,7 +266,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         let domain = certificate.domain_text();
         text += &match &certificate.in_service {
             Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
-            // It may not be issued yet, or be in a folder that only the server knows, or may read.
+            // The certificate may not be issued yet, or its folder may be known or readable only to the server.
             None => format!("certificate of {domain}: automatic; see `sanderling certificates`\n"),
         };
     }

@@ -6,7 +6,7 @@ use sanderling_server::{AccessRule, HttpClients, IpNetwork, RateLimitPolicy, Sna
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Puts what `config` says of clients into `snapshot`.
+/// Puts the client settings of `config` into `snapshot`.
 pub(crate) fn set_client_policies(config: &Config, snapshot: &mut Snapshot) {
     snapshot.rate_limit_policy = Arc::new(policy(&config.dns_rate_limit));
     snapshot.http_clients = Arc::new(http_clients(config));

@@ -1,6 +1,6 @@
-//! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
-//! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It
-//! serves no other client of the network.
+//! A server process's control thread: carries out the supervisor's commands, loads new configurations, sends
+//! heartbeats, answers at the control socket while there is no supervisor, and answers clients that collect metrics.
+//! The thread serves no other network clients.
 
 mod backend_connections;
 mod config_reload;
@@ -27,7 +27,7 @@ use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
 use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::repeated_messages::VersionLog;
+use sanderling_config::repeated_messages::{LimitedLog, VersionLog};
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_ipc::agent::{AgentReport, challenges_from_memfd, served_zones_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
@@ -41,7 +41,7 @@ use sanderling_listeners::Listeners;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server};
+use sanderling_server::{BackendProblem, DrainMode, Server};
 use served_zones::NotifyForwarding;
 use std::collections::VecDeque;
 use std::io;
@@ -80,7 +80,7 @@ pub(crate) struct ProcessState {
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
-    /// The derived records of the agent, as last received.
+    /// The agent's derived records, as last received.
     pub(crate) derived: Arc<DerivedSet>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
@@ -92,7 +92,7 @@ pub(crate) struct ProcessState {
     /// The inherited sockets.
     pub(crate) listeners: Listeners,
     pub(crate) metrics_listener: MetricsListener,
-    /// The counters of the supervisor, for the metrics; they are kept when the supervisor is lost.
+    /// The supervisor's counters, for the metrics; they are kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
     /// Secrets that this process could read.
@@ -110,7 +110,7 @@ pub(crate) struct ControlLoop<'s> {
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
     updates: UpdateQueue,
-    /// Commands that wait until another one has finished with the loader.
+    /// Commands that wait until another command releases the loader.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads only a site or zone.
     loads_one: bool,
@@ -126,6 +126,7 @@ pub(crate) struct ControlLoop<'s> {
     /// The errors of the logs of requests, as logged.
     lost_lines: [LostLines; LogKind::ALL.len()],
     limit_log: LimitLog,
+    backend_log: LimitedLog,
     version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -135,7 +136,7 @@ pub(crate) struct ControlLoop<'s> {
     reload_count: u64,
 }
 
-/// The finished work of the loader.
+/// The loader's finished work.
 enum Finished {
     Config(Box<LoadResult>),
     Site(Box<site_reload::SiteResult>),
@@ -174,6 +175,7 @@ impl<'s> ControlLoop<'s> {
             logged_disk_wait: None,
             lost_lines: LogKind::ALL.map(LostLines::new),
             limit_log: LimitLog::default(),
+            backend_log: LimitedLog::default(),
             version_log: VersionLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -205,7 +207,7 @@ impl<'s> ControlLoop<'s> {
         if self.ordered_end.is_none() {
             if !self.state.listeners.is_listening() {
                 log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
-                // All threads are to notice it.
+                // All threads must notice the stop.
                 self.server.drain(DrainMode::Stopping);
             }
             log_error("this server process has failed; finishing requests in progress, then exiting");
@@ -292,7 +294,7 @@ impl<'s> ControlLoop<'s> {
         sources.wait(Some(deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.
+    /// A signal from the terminal reaches the supervisor as well, which handles it as long as it exists.
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.take() {
             match (&self.state.supervisor, signal) {
@@ -389,7 +391,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Answers what certificate authorities look for from now on.
+    /// Serves the ACME challenges from now on.
     fn update_challenges(&mut self, number: u64, descriptors: IncomingFds) {
         let received: Descriptors = descriptors.into_iter().collect();
         let challenges = received.challenges.ok_or_else(|| io::Error::other("the command has no descriptor"));
@@ -471,6 +473,9 @@ impl<'s> ControlLoop<'s> {
         let is_dry_run = self.state.config.dns_rate_limit.dry_run;
         let lines = self.limit_log.lines(now, is_dry_run, |counter| status.sum(counter));
         lines.iter().for_each(|line| log_warning(line));
+        for BackendProblem { backend, message } in self.server.take_backend_problems() {
+            self.backend_log.warning(&backend, &message);
+        }
         self.version_log.take_due(now).iter().for_each(|line| log(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
@@ -537,7 +542,7 @@ impl<'s> ControlLoop<'s> {
         for (_, file) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::AgentReport) {
             match AgentReport::from_memfd(file) {
                 Ok(report) => self.agent_problems = AgentProblems::of(report),
-                Err(error) => log_error(&format!("cannot read what the agent reports: {}", error_text(&error))),
+                Err(error) => log_error(&format!("cannot read the agent's report: {}", error_text(&error))),
             }
         }
     }
@@ -548,7 +553,7 @@ impl<'s> ControlLoop<'s> {
         ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor)
     }
 
-    /// The status, and whether all is served as the configuration says.
+    /// The status, and whether everything is served as configured.
     fn status_text(&self, format: StatusFormat) -> (String, bool) {
         if format == StatusFormat::Metrics {
             return (self.metrics_text(TextFormat::OpenMetrics), true);
@@ -593,7 +598,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Answers the clients that ask for metrics.
     fn serve_metrics(&mut self) {
-        // Taken out, since the text is made of the rest.
+        // The list is taken out, since the text is made from the rest.
         let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
         listener.serve(|format| self.metrics_text(format));
         self.state.metrics_listener = listener;

@@ -25,14 +25,14 @@ use std::time::Duration;
 /// The built-in domain; names below `test` are not registered (RFC 6761 §6.2).
 const APEX: &str = "sanderling.test";
 
-const ZONE: &str = include_str!("../../../demo/demo.zone");
+const ZONE: &str = include_str!("../demo/demo.zone");
 
 const SITE: &[BuiltinFile] = &[
-    BuiltinFile { path: "index.html", bytes: include_bytes!("../../../demo/site/index.html") },
-    BuiltinFile { path: "style.css", bytes: include_bytes!("../../../demo/site/style.css") },
-    BuiltinFile { path: "sanderling.svg", bytes: include_bytes!("../../../demo/site/sanderling.svg") },
-    BuiltinFile { path: "favicon.svg", bytes: include_bytes!("../../../demo/site/favicon.svg") },
-    BuiltinFile { path: "robots.txt", bytes: include_bytes!("../../../demo/site/robots.txt") },
+    BuiltinFile { path: "index.html", bytes: include_bytes!("../demo/site/index.html") },
+    BuiltinFile { path: "style.css", bytes: include_bytes!("../demo/site/style.css") },
+    BuiltinFile { path: "sanderling.svg", bytes: include_bytes!("../demo/site/sanderling.svg") },
+    BuiltinFile { path: "favicon.svg", bytes: include_bytes!("../demo/site/favicon.svg") },
+    BuiltinFile { path: "robots.txt", bytes: include_bytes!("../demo/site/robots.txt") },
 ];
 
 /// Time between two checks whether the server has stopped.
@@ -79,7 +79,7 @@ fn serve(limits: &Limits, listeners: &Listeners) -> io::Result<()> {
         print(&format!("{announcement}\n{}", greeting(bound[0], bound[1], bound[2])));
         let stopped = wait_for_stop(server, &signals);
         server.drain(DrainMode::Stopping);
-        // From now on clients are refused instead of waiting for an answer.
+        // From now on, clients are refused instead of waiting for an answer.
         stopped.and(listeners.shut_down_except(&Listeners::default()))
     })?
 }

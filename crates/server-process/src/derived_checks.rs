@@ -1,4 +1,4 @@
-//! Derived records that have no effect, for `check`: it has no agent that derives them.
+//! Warnings of `check` about derived records without effect; `check` has no agent to derive them.
 
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, DerivedKind, MailPolicy};

@@ -1,6 +1,5 @@
-//! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys
-//! and the like, below a document root. The state folder has the private keys of all domains: no site in or around it
-//! is served.
+//! Private files that a site would serve: the configuration file, logs, keys and the like, below a document root. The
+//! state folder contains all domains' private keys: no site in or around it is served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct PrivateState {
     path: PathBuf,
-    /// Without symbolic links.
+    /// The path without symbolic links.
     real: PathBuf,
 }
 
@@ -26,8 +25,8 @@ impl PrivateState {
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }
 
-    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come from the
-    /// configuration.
+    /// The reason why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come
+    /// from the configuration.
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
         let message = if self.real == real {
@@ -81,8 +80,8 @@ fn is_served(site: &Site, path: &Path) -> bool {
     path.is_empty() || !PathTraits::of(path).intersects(site.options.refused_paths)
 }
 
-/// The path without symbolic links and `..`, but the name of a file, which need not exist. `real_folders` has those of
-/// folders that were asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
+/// The path without symbolic links and `..`, but a file's name, which need not exist. `real_folders` caches the
+/// folders' paths, since thousands of zone files can be in one folder. This makes no call that the sandbox denies.
 fn real_path<'f>(path: &'f Path, real_folders: &mut HashMap<&'f Path, PathBuf>) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?, path.file_name()?);
     let real_folder = real_folders.entry(folder).or_insert_with(|| {

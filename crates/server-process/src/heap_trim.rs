@@ -1,9 +1,9 @@
-//! When the memory that connections have held is returned to the system.
+//! Minimum memory that connections have released before it is returned to the system.
 
 /// Less is kept for the next connections.
 const TRIMMED_BYTES_MIN: usize = 4 * 1024 * 1024;
 
-/// When the heap has free memory to return to the system, which the allocator would keep.
+/// Decides when to return free heap memory to the system, which the allocator would keep.
 #[derive(Debug, Default)]
 pub(crate) struct HeapTrim {
     /// The most that the buffers held since the heap was last trimmed.

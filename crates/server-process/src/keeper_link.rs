@@ -1,5 +1,5 @@
-//! Asks the keeper of private keys for the signatures of handshakes. A worker that asks waits for the answer, but not
-//! twice for a keeper that does not answer: its handshakes wait then, and the worker serves its other connections.
+//! Asks the keeper for handshake signatures. A worker that asks waits for the answer, but not twice for a keeper that
+//! does not answer: its handshakes wait then, and the worker serves its other connections.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Answers to earlier requests that are skipped.
 const LATE_ANSWERS_MAX: u32 = 8;
-const NO_KEEPER: SignError = SignError::Unavailable("there is no keeper of private keys");
-const NO_ANSWER: SignError = SignError::Unavailable("the keeper of private keys does not answer");
-const REFUSED: SignError = SignError::Refused("the keeper of private keys refuses to sign");
-const MALFORMED: SignError = SignError::Refused("the answer of the keeper of private keys is malformed");
-const TOO_LONG: SignError = SignError::Refused("the input is too long for the keeper of private keys");
+const NO_KEEPER: SignError = SignError::Unavailable("no keeper runs");
+const NO_ANSWER: SignError = SignError::Unavailable("the keeper does not answer");
+const REFUSED: SignError = SignError::Refused("the keeper refuses to sign");
+const MALFORMED: SignError = SignError::Refused("the keeper's answer is malformed");
+const TOO_LONG: SignError = SignError::Refused("the input is too long for the keeper");
 
-/// The sockets to the keeper, as many as there are workers, so that none waits for another one.
+/// The sockets to the keeper, one per worker, so that no worker waits for another.
 #[derive(Debug, Default)]
 pub(crate) struct KeeperLink(RwLock<Arc<[Mutex<Socket>]>>);
 
@@ -34,19 +34,20 @@ struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Answers,
-    /// The last answer has not come in time. Nothing is asked until it does, or the supervisor has replaced the keeper.
+    /// The last answer has not come in time. No request is sent until it does, or the supervisor has replaced the
+    /// keeper.
     IsLate,
-    /// It is closed: the keeper has exited.
+    /// The socket is closed: the keeper has exited.
     HasEnded,
 }
 
 impl KeeperLink {
-    /// Uses these sockets from now on, also for certificates that were loaded before.
+    /// Uses these sockets from now on, including for certificates that were already loaded.
     pub(crate) fn replace(&self, sockets: Vec<OwnedFd>) {
         let socket = |descriptor| match RequestSocket::from_fd(descriptor) {
             Ok(socket) => Some(Mutex::new(Socket { socket, last_number: 0, peer: Peer::Answers })),
             Err(error) => {
-                log_error(&format!("cannot use a socket to the keeper of private keys: {}", error_text(&error)));
+                log_error(&format!("cannot use a socket to the keeper: {}", error_text(&error)));
                 None
             }
         };
@@ -80,7 +81,7 @@ impl Socket {
         for _ in 0..=LATE_ANSWERS_MAX {
             let message = self.socket.receive(&mut answer).map_err(|error| self.note(&error))?;
             let answer = message.and_then(SignAnswer::decode).ok_or(MALFORMED)?;
-            // Another number belongs to a request that had waited too long.
+            // A different number belongs to a request that timed out.
             if answer.number == number {
                 return answer.result.map(<[u8]>::to_vec).map_err(|_| REFUSED);
             }
@@ -106,7 +107,7 @@ mod tests {
     /// Longer than any answer in these tests takes.
     const LONG: Duration = Duration::from_secs(10);
 
-    /// A link with a socket, and the other end of it.
+    /// A link with a socket, and its other end.
     fn link(timeout: Duration) -> (KeeperLink, RequestSocket) {
         let [asking, answering] = RequestSocket::pair(timeout).expect("created");
         let link = KeeperLink::default();
@@ -143,10 +144,10 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(NO_ANSWER));
         }
-        // One request was made, and its late answer is not taken for that to the next one.
+        // The late answer to the first request is not taken for the answer to the next.
         answer(&keeper, 0, Ok(b"late"));
         assert_eq!(keeper.receive_arrived(&mut [0; 1]).expect_err("no other").kind(), io::ErrorKind::WouldBlock);
-        // The next question is answered before it is asked, so that the answer is in time however busy the machine is.
+        // The answer is sent before the next request, so that it is in time however busy the machine is.
         let mut out = [0; ANSWER_BYTES_MAX];
         let next = SignAnswer { number: 2, result: Ok(b"in time") };
         keeper.send(next.encode(&mut out).expect("it fits")).expect("sent");

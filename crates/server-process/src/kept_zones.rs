@@ -2,7 +2,7 @@
 //! which serves it if the files are broken by then.
 //!
 //! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version
-//! in a later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
+//! in a later segment replaces the same zone's version in an earlier segment, so that a reload writes only changes
 //! (docs/decisions/0021-last-good-zones.md).
 // Numbers come from other processes, which may lie.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -26,9 +26,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const NAME: &str = "zones";
 /// Bytes of the length of the index.
 const LENGTH_BYTES: u64 = 8;
-/// Bytes of an index: that of a million zones.
+/// Maximum size of an index in bytes: enough for a million zones.
 const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
+/// Bytes of replaced versions that are always tolerated; above this, replaced versions may have no more bytes than the
+/// current versions.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The facts about a version of a zone that need no parsing.
@@ -67,7 +68,7 @@ pub(crate) struct KeptZones {
     unkept_count: usize,
 }
 
-/// A version and the segment that has it; `segments.len()` equals that of `pending`.
+/// A version and its segment; the index `segments.len()` means the pending segment.
 #[derive(Debug)]
 struct KeptZone {
     segment: usize,
@@ -79,7 +80,7 @@ struct KeptZone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     ThisProcess,
-    /// It may be compromised: its text need not be that of the files, whatever its hash and serial are.
+    /// The process may be compromised: the text may differ from the files, whatever its hash and serial are.
     EarlierProcess,
 }
 
@@ -89,7 +90,7 @@ struct IndexEntry {
     info: VersionInfo,
     /// A hash of all texts.
     hash: u64,
-    /// Where the text of the first file begins; the others follow it.
+    /// The offset of the first file's text; the others follow it.
     offset: u64,
     /// Path and length of each file, in the order in which they were read.
     files: Vec<(String, u64)>,
@@ -113,12 +114,12 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) descriptor: Arc<OwnedFd>,
-    /// It has all zones, and the earlier segments are no longer needed.
+    /// The segment has all zones, and the earlier segments are no longer needed.
     pub(crate) replaces_all: bool,
 }
 
 impl KeptZones {
-    /// The versions in these segments of an earlier process. One that cannot be read is left out.
+    /// The versions in these segments of an earlier process. A version that cannot be read is left out.
     pub(crate) fn from_segments(segments: &[Arc<OwnedFd>]) -> KeptZones {
         let mut kept = KeptZones::default();
         for descriptor in segments {
@@ -185,11 +186,11 @@ impl KeptZones {
         files.collect()
     }
 
-    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. It always takes the place of
-    /// that of an earlier process.
+    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. The new version always
+    /// replaces an earlier process's version.
     ///
     /// # Errors
-    /// There is no memory or no descriptor; the previous version is kept.
+    /// Returns an error if memory or descriptors are exhausted; the previous version is kept.
     pub(crate) fn keep(
         &mut self,
         apex: &DomainName,
@@ -238,7 +239,7 @@ impl KeptZones {
         Ok(())
     }
 
-    /// Keeps no versions of other zones than those for which `is_served`.
+    /// Drops versions of zones for which `is_served` is false.
     pub(crate) fn retain(&mut self, is_served: impl Fn(&DomainName) -> bool) -> io::Result<()> {
         let apexes: Vec<DomainName> = self.zones.keys().filter_map(|zone| DomainName::parse(zone).ok()).collect();
         apexes.iter().filter(|apex| !is_served(apex)).try_for_each(|apex| self.remove(apex))
@@ -272,7 +273,7 @@ impl KeptZones {
         self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX)
     }
 
-    /// Drops all segments but the last one, which has these bytes of texts, if it has all versions; whether it has. The
+    /// Drops all segments except the last, which has `text_bytes`, if it has all versions; returns whether it does. The
     /// first segment of a process is such a one.
     fn drop_earlier_segments(&mut self, text_bytes: u64) -> bool {
         let last = self.segments.len().saturating_sub(1);
@@ -322,7 +323,7 @@ impl Pending {
 /// The index of a segment, and the bytes of its texts.
 ///
 /// # Errors
-/// It is not a segment, or another process can still change it.
+/// Returns an error if the file is not a segment, or another process can still change it.
 fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
     if !memfd::is_sealed(segment) {
         return Err(io::Error::other("the memory is not sealed"));
@@ -363,7 +364,7 @@ mod tests {
         VersionInfo { serial, record_count: 3, loaded_at_unix_s: 1_800_000_000, ends_with_newline: true }
     }
 
-    /// Two files whose content shows zone and serial.
+    /// A zone with two files, whose content shows zone and serial.
     fn text(number: usize, serial: u32) -> ZoneText {
         let (first, second) = (format!("zone {number} serial {serial}\n"), "included\n".repeat(number + 1));
         let files = vec![("a".to_owned(), first.len() as u64), ("b".to_owned(), second.len() as u64)];
@@ -432,7 +433,7 @@ mod tests {
         [&kept, &inherited(&supervisor)].into_iter().for_each(|kept| check(kept, 0, Some(1)));
         kept.keep(&apex(0), info(1), &text(0, 1), 1_000).expect("kept already");
         assert!(kept.seal().expect("nothing to seal").is_none(), "its own is not written again");
-        // One that it cannot keep leaves none of the liar.
+        // If the new version cannot be kept, the liar's version is dropped too.
         let mut kept = inherited(&supervisor);
         kept.keep(&apex(0), info(1), &text(0, 1), 1).expect("left out");
         check(&kept, 0, None);

@@ -1,7 +1,8 @@
 //! The server process: inherits sockets and configuration from its supervisor, loads sites and zones, gives up its
-//! privileges, serves, and carries out the commands of the supervisor. It keeps serving if it loses the supervisor.
+//! privileges, serves, and carries out the supervisor's commands. The server process keeps serving if it loses the
+//! supervisor.
 //!
-//! Also here are the commands that load the same things without a supervisor: `check` and `demo`.
+//! This crate also has the commands that load sites and zones without a supervisor: `check` and `demo`.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -4,11 +4,11 @@
 use sanderling_server::Counter;
 use std::time::{Duration, Instant};
 
-/// How long a limit is not reached before its last line is logged: a limit that is reached now and then gives one pair
-/// of lines.
+/// Quiet time after which the last line about a limit is logged: a limit that is reached intermittently produces one
+/// pair of lines.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// A limit, what the server does at it, and the counters of that.
+/// A limit, the server's action at the limit, and the counters of that action.
 struct Limit {
     key: &'static str,
     kind: Kind,
@@ -50,7 +50,7 @@ const LIMITS: [Limit; 10] = [
     Limit {
         key: "tls_handshakes_max",
         kind: Kind::Maximum,
-        effect: "new connections replace those with the oldest unfinished handshake",
+        effect: "new connections replace the connection with the oldest unfinished handshake",
         counters: &[Counter::TlsEvicted],
     },
     Limit {

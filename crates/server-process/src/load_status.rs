@@ -17,16 +17,16 @@ pub(crate) struct LoadStatus {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) zones: Vec<Arc<ZoneState>>,
     pub(crate) folder: Option<FolderState>,
-    /// Zones that were to be forced, and do not exist.
+    /// Zones that should be forced, but do not exist.
     pub(crate) unknown_zone_count: usize,
 }
 
 /// The zone folder.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FolderState {
-    /// Its path, with the pattern of the files.
+    /// The folder's path with the file pattern.
     pub(crate) files: String,
-    /// Whether it could be listed; otherwise it has the zones that it had.
+    /// Whether the folder could be listed; otherwise its zones are unchanged.
     #[serde(skip)]
     pub(crate) is_listed: bool,
     pub(crate) zone_count: usize,
@@ -61,24 +61,24 @@ impl SiteState {
 /// The served part of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SiteService {
-    /// Its document root.
+    /// The site serves its document root.
     Current,
     /// The last good directory, which the configuration had at this path when it was opened.
     Kept(PathBuf),
-    /// Its document root, which the user of the server process cannot read: requests get status 403.
+    /// The server process's user cannot read the document root: requests get status 403.
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
-    /// The same, for lack of a descriptor. One problem is reported for all such sites.
+    /// The site is not served, for lack of a descriptor. One problem is reported for all such sites.
     LeftOut,
 }
 
-/// The release of a site.
+/// A site's release.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReleaseState {
-    /// Its directory, without symbolic links.
+    /// The release's directory, without symbolic links.
     pub(crate) path: PathBuf,
-    /// When the link to it was made.
+    /// The time when the link to the release was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
     pub(crate) since: Option<SystemTime>,
     /// The files served from earlier releases.
@@ -93,20 +93,20 @@ pub(crate) struct ZoneState {
     pub(crate) file: PathBuf,
     #[serde(serialize_with = "origin_name")]
     pub(crate) origin: ZoneOrigin,
-    /// Of the version in service; `None` if there is none, and queries are answered with SERVFAIL.
+    /// The facts about the version in service; `None` if there is none, and queries are answered with SERVFAIL.
     pub(crate) serial: Option<u32>,
     pub(crate) record_count: u64,
     #[serde(rename = "loaded_at_unix_s", serialize_with = "unix_s")]
     pub(crate) loaded_at: Option<SystemTime>,
-    /// When the first of its signatures expires; `None` if it is not signed.
+    /// The time when its first signature expires; `None` if it is unsigned.
     #[serde(rename = "signatures_expire_at_unix_s", serialize_with = "unix_s")]
     pub(crate) signatures_expire_at: Option<SystemTime>,
-    /// Why the current zone file is not served.
+    /// The reason why the current zone file is not served.
     pub(crate) problem: Option<String>,
     /// The records of the version in service that are not in its files.
     #[serde(skip)]
     pub(crate) added: Arc<AddedRecords>,
-    /// How the version differs from the file because of dynamic updates; `None` if the zone can have none.
+    /// The differences between version and file due to dynamic updates; `None` if the zone can have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updates: Option<UpdateState>,
 }
@@ -124,7 +124,7 @@ fn unix_s<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Res
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()).serialize(serializer)
 }
 
-/// All of them, by their paths.
+/// All folders, by path.
 fn earlier_files<S: serde::Serializer>(files: &Arc<EarlierFiles>, serializer: S) -> Result<S::Ok, S::Error> {
     files.list(usize::MAX).1.serialize(serializer)
 }

@@ -1,7 +1,7 @@
-//! Loads what a configuration specifies: opens the document roots of the sites, and reads the zones that have changed.
+//! Loads what a configuration specifies: opens the sites' document roots, and reads the zones that have changed.
 //!
-//! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one
-//! it is unavailable.
+//! A site or zone that cannot be loaded affects no other: its last good version stays in service; without one, it is
+//! unavailable.
 
 mod derived_zones;
 mod one_site;
@@ -60,18 +60,18 @@ pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, Reloaded, RemovedZone, unknown_zone};
 pub(crate) use updated_zone::{DeniedChange, UpdatedVersion, UpdatedZone};
 
-/// A thread is not worth its start for fewer zones.
+/// With fewer zones, starting a thread costs more than it saves.
 const ZONES_PER_THREAD_MIN: usize = 1_000;
 
-/// Loads one configuration after the other for the same server.
+/// Loads successive configurations of a server.
 #[derive(Debug)]
 pub(crate) struct Loader {
-    /// One for all zones of the process, so that a zone can be part of one snapshot after another.
+    /// All zones of the process share one seed, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
     /// The directories of all sites so far.
     directories: OpenDirectories,
-    /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their
-    /// entries in the open-file cache.
+    /// The document roots with their sites' options; the index is the site's ID. Both sites keep their IDs, and so
+    /// their entries in the open-file cache.
     site_ids: Vec<SiteKey>,
     /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
     /// `serve FOLDER`.
@@ -82,9 +82,9 @@ pub(crate) struct Loader {
     zones: HashMap<DomainName, LoadedZone>,
     /// The zone folder.
     zone_folder: Option<PathBuf>,
-    /// The state folder, if it has zones, or what belongs to zones.
+    /// The state folder, if it holds zone data.
     state: Option<PathBuf>,
-    /// The state folder, whatever it has. The configuration may use none.
+    /// The state folder, whatever its content. The configuration may use none.
     state_folder: Option<PathBuf>,
     /// The state folder of the loaded configuration, if it uses one.
     private_state: Option<PrivateState>,
@@ -105,9 +105,9 @@ pub(crate) struct Loader {
 /// A directory that a site serves.
 #[derive(Clone, Debug)]
 struct ServedRoot {
-    /// Its path in the configuration that it was opened for.
+    /// The document root's path in the configuration for which it was opened.
     path: PathBuf,
-    /// Its index in the directories of the loader.
+    /// The document root's index in the loader's directories.
     index: usize,
     directory: Arc<Directory>,
 }
@@ -117,9 +117,9 @@ struct ServedRoot {
 struct LoadedZone {
     /// The last good version.
     last_good: Option<Arc<Zone>>,
-    /// The facts about that version, or about that of an earlier process.
+    /// The facts about the version, which an earlier process may have loaded.
     info: Option<VersionInfo>,
-    /// Where that version comes from.
+    /// The origin of that version.
     provenance: Provenance,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
@@ -128,7 +128,7 @@ struct LoadedZone {
     /// The changes by dynamic updates to that version; `None` if the zone can have none.
     updates: Option<ZoneUpdates>,
     state: Arc<ZoneState>,
-    /// When the end of its first signature was searched for while it has changed, in seconds since 1970.
+    /// The time of the last search for its first expiring signature while it has changed, in seconds since 1970.
     expiration_found_at: Option<u64>,
     /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
@@ -148,7 +148,7 @@ pub(crate) struct Loaded {
     /// The problems of sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
-    /// The sites whose document root has files of rules, or may get some, or is a link to a release.
+    /// The sites whose document root has or may get rules files, or is a link to a release.
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
@@ -158,10 +158,10 @@ pub(crate) struct Loaded {
     pub(crate) updates: ChangedUpdates,
 }
 
-/// The dynamic updates that the agent must store, with the names of the zones.
+/// The dynamic updates that the agent must store, with the zones' names.
 pub(crate) type ChangedUpdates = Vec<(DomainName, StoreRequest)>;
 
-/// The zones of the state folder.
+/// The state folder's zones.
 struct StoredParts<'c> {
     journals: ZoneJournals<'c>,
     updates: UpdateFiles<'c>,
@@ -181,7 +181,7 @@ struct ZoneContext<'l> {
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
     stored: &'l StoredParts<'l>,
-    /// The derived records of the zone.
+    /// The zone's derived records.
     derivation: Arc<ZoneDerivation>,
 }
 
@@ -209,8 +209,8 @@ impl Loader {
         }
     }
 
-    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones, and the
-    /// transferred zones of the folder `state`.
+    /// A loader that keeps good versions of zones for the next process, and starts with the versions of earlier
+    /// processes and the transferred zones in the folder `state`.
     pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
         Loader { kept: Some(kept), state, ..Loader::new() }
     }
@@ -220,7 +220,7 @@ impl Loader {
         self.user = user;
     }
 
-    /// From the next load on, no site is served from within the state folder, or from around it.
+    /// From the next load on, no site in or around the state folder is served.
     pub(crate) fn set_state_folder(&mut self, state_folder: Option<PathBuf>) {
         self.state_folder = state_folder;
     }
@@ -230,7 +230,7 @@ impl Loader {
         self.state_folder.as_deref()
     }
 
-    /// From the next load on, these are the agent's derived records.
+    /// Sets the agent's derived records, from the next load on.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;
     }
@@ -315,9 +315,9 @@ impl Loader {
         }
     }
 
-    /// `zone`, or its signed version if it is signed. Until there is a first signed version, the zone is served as the
-    /// operator writes it; but not if the parent zone may have DS records: keys were imported, or the version in
-    /// service has signatures.
+    /// `zone`, or its signed version. Until there is a first signed version, the zone is served as the operator writes
+    /// it; but not if the parent zone may have DS records: keys were imported, or the version in service has
+    /// signatures.
     fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
         let Some((signed, state)) = config.signed_zone(&zone.apex).zip(self.state.as_ref()) else {
             return zone.clone();
@@ -327,7 +327,7 @@ impl Loader {
         let may_have_ds = !signed.is_leaving
             && (state.join(signed.keys_folder()).exists()
                 || served.is_some_and(|served| served.state.signatures_expire_at.is_some()));
-        // If it cannot be told, the zone may be signed: the file of the operator would be bogus.
+        // If this is unknown, the zone may be signed, and the operator's file would be bogus.
         match may_have_ds || file.try_exists().unwrap_or(true) {
             true => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
             false => zone.clone(),
@@ -344,7 +344,7 @@ impl Loader {
         self.state.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Ends the segment of good versions, without those of zones that are no longer served.
+    /// Completes the segment of good versions, without zones that are no longer served.
     fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
         let kept = self.kept.as_mut()?;
         let result = match self.load_count {
@@ -434,7 +434,7 @@ impl Loader {
         if rules.is_empty() { loaded } else { loaded.with_file_rules(rules) }
     }
 
-    /// The zones of a folder; if it cannot be listed, those that it had.
+    /// A folder's zones; if it cannot be listed, those that it had.
     fn list_folder(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig], report: &mut Report) -> Vec<ZoneConfig> {
         let (listing, is_listed) = match folder.list(own_zones) {
             Ok(listing) => (listing, true),
@@ -461,7 +461,7 @@ impl Loader {
         listing.zones
     }
 
-    /// The zones of `folder` that this process serves or, before its first load, those that an earlier one has kept.
+    /// The zones of `folder` that this process serves or, before its first load, that an earlier process has kept.
     fn earlier_zones(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig]) -> Vec<ZoneConfig> {
         let loaded = self.zones.iter().map(|(apex, zone)| (apex.clone(), zone.state.file.clone()));
         let kept = self.kept.iter().filter(|_| self.load_count == 1).flat_map(KeptZones::main_files);
@@ -488,7 +488,7 @@ impl Loader {
             let included = zone.sources.iter().flat_map(ZoneSources::paths);
             included.chain([zone.state.file.as_path()])
         });
-        // A symbolic link is read where it leads to.
+        // A symbolic link is followed.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
         let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
         let stored = self
@@ -503,14 +503,14 @@ impl Loader {
         self.directories.open_count()
     }
 
-    /// From now on the sandbox of this process allows only the directories loaded so far, and everything below the
-    /// directories of releases.
+    /// From now on, this process's sandbox allows only the directories loaded so far, and everything below the release
+    /// directories.
     pub(crate) fn restrict_directories(&mut self) {
         self.is_restricted = true;
     }
 
     /// # Errors
-    /// The sandbox allows opening the directory, but nothing in it.
+    /// Returns an error if the sandbox allows opening the directory, but nothing in it.
     fn index_or_denial(
         &mut self,
         id: DirectoryId,
@@ -520,12 +520,12 @@ impl Loader {
     ) -> io::Result<usize> {
         self.index_of(id, directory).ok_or_else(|| {
             report.denial = Denial::Sandbox(path.to_owned());
-            let message = "the sandbox of the server process does not allow this directory";
+            let message = "the server process's sandbox does not allow this directory";
             io::Error::new(io::ErrorKind::PermissionDenied, message)
         })
     }
 
-    /// The index of a directory; `None` if the sandbox does not allow to read it.
+    /// A directory's index; `None` if the sandbox does not allow to read it.
     fn index_of(&mut self, id: DirectoryId, directory: &Directory) -> Option<usize> {
         if let Some(index) = self.directories.position(&id) {
             return Some(index);
@@ -540,7 +540,7 @@ impl Loader {
         Some(self.directories.add(id))
     }
 
-    /// The ID of a site. Other options need other entries in the open-file cache.
+    /// A site's ID. Other options need other entries in the open-file cache.
     fn id_of(&mut self, key: SiteKey) -> u32 {
         let index = self.site_ids.iter().position(|other| *other == key);
         let index = index.unwrap_or_else(|| {
@@ -664,7 +664,7 @@ impl LoadedZone {
         self.state = Arc::new(ZoneState { origin: zone.origin, problem: None, ..ZoneState::clone(&self.state) });
     }
 
-    /// Reads the files of the zone. After an error the last good version stays.
+    /// Reads the zone's files. After an error the last good version stays.
     fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
         let mut warnings = Vec::new();
         let prior = zone.check_file().and_then(|()| self.prior_updates(&zone.apex, context.stored));
@@ -681,11 +681,11 @@ impl LoadedZone {
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
         if zone.origin != ZoneOrigin::Operator {
-            // The operator of the primary has them, or the agent reports them.
+            // The primary's operator has them, or the agent reports them.
             warnings.clear();
         }
         if context.kept.is_some() {
-            // A server reports thousands of zones, and `check` one that is being corrected.
+            // A server reports on thousands of zones, and `check` on a zone that is being corrected.
             warnings.retain(|warning| warning.severity != Severity::Note);
             keep_first(&mut warnings);
         }
@@ -801,7 +801,7 @@ fn keep_first(warnings: &mut Vec<Diagnostic>) {
     warnings.truncate(1);
     if let Some(first) = warnings.first_mut().filter(|_| count > 1) {
         let warnings = if count == 2 { "warning" } else { "warnings" };
-        // It does not read dynamic updates.
+        // `check` does not read dynamic updates.
         let more = format!("the zone has {} more {warnings}; `sanderling check` shows those of its files", count - 1);
         let remedy = &mut first.problem.remedy;
         *remedy = if remedy.is_empty() { more } else { format!("{remedy}; {more}") };
@@ -837,7 +837,7 @@ struct Report {
     denial: Denial,
     /// The watched paths of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
-    /// Directories of sites for which there are no descriptors: one problem for all of them.
+    /// Site directories that lack a descriptor, which are reported as one problem.
     left_out: LeftOut,
     journals: ChangedJournals,
     updates: ChangedUpdates,
@@ -857,7 +857,7 @@ impl Watched {
     }
 }
 
-/// The identity of a site. Directories are given by their indexes.
+/// A site's identity. Directories are given by their indexes.
 #[derive(Debug, PartialEq, Eq)]
 struct SiteKey {
     root: usize,

@@ -1,4 +1,4 @@
-//! The metrics of the server: what `status` has, and detailed counts, in the form that Prometheus collects.
+//! The server's metrics: the data of `status`, and detailed counts, in the Prometheus format.
 
 mod listener;
 mod text;
@@ -32,7 +32,7 @@ const RELOAD_RESULTS: [&str; 3] = ["success", "partial", "failure"];
 /// The inputs of metrics.
 pub(crate) struct Metrics<'m> {
     pub(crate) status: Status,
-    /// Of each [`LogKind`]; `None` without that log.
+    /// The counters of each [`LogKind`]; `None` without that log.
     pub(crate) logs: [Option<LogStatus>; LogKind::ALL.len()],
     pub(crate) load_status: &'m LoadStatus,
     pub(crate) certificates: &'m [CertificateState],
@@ -48,7 +48,7 @@ pub(crate) struct Metrics<'m> {
 /// The family of a counter, and the values of its labels.
 enum Place {
     Sample(&'static str, &'static [&'static str]),
-    /// It is written with others, or is part of another one.
+    /// The counter is written with others, or is part of another.
     Elsewhere,
 }
 
@@ -57,7 +57,7 @@ const fn limit(labels: &'static [&'static str; 2]) -> Place {
     Place::Sample("sanderling_limit_reached", labels)
 }
 
-/// Where each counter is written. Counters of one family have other labels.
+/// The place where each counter is written. Counters of one family have other labels.
 fn place(counter: Counter) -> Place {
     match counter {
         Counter::HttpConnections => Place::Sample("sanderling_connections_accepted", &["http"]),
@@ -72,7 +72,7 @@ fn place(counter: Counter) -> Place {
         Counter::HttpTimeouts => Place::Sample("sanderling_http_timeouts", &[]),
         Counter::ProxyHeadersRefused => Place::Sample("sanderling_proxy_headers_refused", &[]),
         Counter::HttpAborted => Place::Sample("sanderling_http_responses_aborted", &["file_changed"]),
-        // With those of earlier processes; by version; by cause.
+        // These counters are written with earlier processes' values, by version, or by cause.
         Counter::CutOff | Counter::TlsHandshakes | Counter::TlsVersion12 | Counter::TlsFailed => Place::Elsewhere,
         Counter::TlsResumed => Place::Sample("sanderling_tls_handshakes_resumed", &[]),
         Counter::TlsIncompatible => Place::Sample("sanderling_tls_handshakes_failed", &["incompatible"]),
@@ -296,7 +296,7 @@ pub(crate) fn put_content(
     }
 }
 
-/// How many are in each condition.
+/// Writes the number of items in each condition.
 fn put_conditions<C: Condition>(out: &mut MetricsWriter, name: &str, conditions: impl Iterator<Item = C>) {
     let mut samples = out.family(name);
     for (condition, count) in counts(conditions) {

@@ -1,5 +1,5 @@
-//! The directories that sites serve from, each of which has a descriptor: one for all sites and configurations that use
-//! it, and not more together than the limit of the process leaves to them.
+//! The directories that sites serve from. Each has one descriptor for all sites and configurations that use it, and
+//! their number is limited by the process's descriptor limit.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_os::directory::Directory;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 /// Descriptors for listeners, pollers, folders, standard streams and opening files; at most half of the limit.
 const DESCRIPTORS_RESERVED: usize = 128;
-/// Directories may have so many quarters of the others: clients need the rest.
+/// The share of the remaining descriptors, in quarters, that directories may use: clients need the rest.
 const DIRECTORY_QUARTERS: usize = 3;
 
 /// The path, device and inode of a directory.
@@ -27,7 +27,7 @@ pub(crate) struct OpenDirectories {
 pub(crate) struct DescriptorLimit(pub(crate) usize);
 
 impl DescriptorLimit {
-    /// The limit of this process, raised as far as possible; without one if it cannot be read.
+    /// A value with this process's limit, raised as far as possible; without a limit if it cannot be read.
     pub(crate) fn of_process() -> DescriptorLimit {
         let limit = sanderling_os::rlimit::raise_nofile_limit().unwrap_or(u64::MAX);
         DescriptorLimit(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -42,7 +42,7 @@ impl DescriptorLimit {
         self.available() / 4 * DIRECTORY_QUARTERS
     }
 
-    /// The least limit for so many directories.
+    /// The lowest descriptor limit for this many directories.
     fn needed_for(directory_count: usize) -> usize {
         DESCRIPTORS_RESERVED + directory_count.div_ceil(DIRECTORY_QUARTERS) * 4
     }
@@ -58,16 +58,16 @@ impl OpenDirectories {
         self.directories.iter().position(|(other, _)| other == id)
     }
 
-    /// The index of a new directory.
+    /// A new directory's index.
     pub(crate) fn add(&mut self, id: DirectoryId) -> usize {
         self.directories.push((id, Weak::new()));
         self.directories.len() - 1
     }
 
-    /// The directory with this index, which was opened again, by the descriptor that it has already.
+    /// The directory with this index, which was opened again, with its existing descriptor.
     ///
     /// # Errors
-    /// Too many are open.
+    /// Returns an error if too many directories are open.
     pub(crate) fn keep_open(&mut self, index: usize, opened: Directory) -> Result<Arc<Directory>, TooManyOpen> {
         if let Some(open) = self.directories[index].1.upgrade() {
             return Ok(open);
@@ -85,8 +85,8 @@ impl OpenDirectories {
         self.directories.iter().filter(|(_, directory)| directory.strong_count() > 0).count()
     }
 
-    /// That so many directories of sites had to be left out, `unserved_count` of them document roots. `location`
-    /// belongs to the first.
+    /// The problem that this many site directories were left out, of which `unserved_count` are document roots.
+    /// `location` belongs to the first.
     pub(crate) fn problem(&self, (left_out_count, unserved_count): (usize, usize), location: Location) -> Diagnostic {
         let DescriptorLimit(limit) = self.limit;
         let open_count = self.open_count();

@@ -53,7 +53,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
             transfer_send_timeout: ms(limits.dns_transfer_send_timeout_ms),
-            // The control thread answers within that of the configuration, and may be late.
+            // The control thread answers within the configured timeout, and may be late.
             update_timeout: 2 * ms(limits.dns_update_timeout_ms) + Duration::from_secs(5),
         },
         tls_handshakes_max: limits.tls_handshakes_max,
@@ -120,7 +120,7 @@ pub(crate) fn fit_to_descriptor_limit(
     if sum <= available {
         return None;
     }
-    // In proportion: neither service takes the descriptors of the other.
+    // The limits are reduced in proportion: neither service takes the other's descriptors.
     let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
     options.http.connections_max = part(options.http.connections_max);
     options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);

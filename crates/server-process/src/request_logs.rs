@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-/// Has `snapshot` log what `config` says.
+/// Configures the request logs of `snapshot` according to `config`.
 pub(crate) fn set_logs(config: &Config, snapshot: &mut Snapshot) {
     let access_log = config.access_log.as_ref();
     let query_log = config.query_log.as_ref();
@@ -23,7 +23,8 @@ pub(crate) fn set_logs(config: &Config, snapshot: &mut Snapshot) {
     });
 }
 
-/// Writes the logs to the targets that came from the supervisor. A log whose target did not come keeps its current one.
+/// Writes the logs to the targets that came from the supervisor. A log whose target was not sent keeps its current
+/// target.
 pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(LogKind, OwnedFd)>) {
     for (kind, descriptor) in descriptors {
         let Some(output) = config.log_output(kind) else { continue };

@@ -11,7 +11,7 @@ use std::path::Path;
 const REDIRECTS: &str = "_redirects";
 const HEADERS: &str = "_headers";
 
-/// Their versions; `None` for one that does not exist.
+/// The versions of the two files; `None` for a missing file.
 pub(crate) type RulesVersion = [Option<Metadata>; 2];
 
 /// The rules of a site's files.
@@ -74,7 +74,7 @@ fn read(
     bytes_max: u64,
 ) -> Result<Option<(Metadata, Vec<u8>)>, (Option<Metadata>, Problem)> {
     let unreadable = |error: &io::Error| {
-        Problem::new(format!("cannot read the file: {}", error_text(error)), "allow the user of the server to read it")
+        Problem::new(format!("cannot read the file: {}", error_text(error)), "allow the server's user to read it")
     };
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let file = match root.open_beneath(name.as_bytes()) {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-/// The sandbox of this process.
+/// This process's sandbox.
 #[derive(Debug)]
 pub(crate) struct Sandbox {
     pub(crate) layers: sandbox::Sandbox,
@@ -19,11 +19,11 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Gives up what serving `config` does not need, with zone files in `zone_directories`. The process runs as `user`
-    /// already.
+    /// Drops all privileges that serving `config`, with zone files in `zone_directories`, does not need. The process
+    /// runs as `user` already.
     ///
     /// # Errors
-    /// The kernel refuses a layer that it supports.
+    /// Returns an error if the kernel refuses a layer that it supports.
     pub(crate) fn enter(
         config: &Config,
         zone_directories: BTreeSet<PathBuf>,
@@ -34,10 +34,10 @@ impl Sandbox {
         Ok(Sandbox { layers, user: user.map(|user| user.name) })
     }
 
-    /// Has this process read what one that serves `config` can read, and nothing else; with all of its system calls.
+    /// Restricts this process to reading what a server process for `config` can read; system calls are not restricted.
     ///
     /// # Errors
-    /// The kernel refuses a layer that it supports.
+    /// Returns an error if the kernel refuses a layer that it supports.
     pub(crate) fn enter_for_check(config: &Config, zone_directories: BTreeSet<PathBuf>) -> io::Result<()> {
         Sandbox::enter_layers(config, zone_directories, Layer::Disabled).map(drop)
     }
@@ -48,8 +48,8 @@ impl Sandbox {
         zone_directories: BTreeSet<PathBuf>,
         seccomp: Layer,
     ) -> io::Result<sandbox::Sandbox> {
-        // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
-        // one directory. One that cannot be opened affects only its own site or zones.
+        // Directories instead of files, which an editor may replace by others. Each directory is listed once: thousands
+        // of zones may be in one directory. A directory that cannot be opened affects only its own site or zones.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().filter_map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.
@@ -58,7 +58,7 @@ impl Sandbox {
         paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
         paths.extend(link_targets.map(|(path, _)| path.clone()));
-        // One at a time: they need more descriptors together than may be left.
+        // Directories are opened one at a time: together, they may need more descriptors than are left.
         let readable_fds = paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok());
         let landlock = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
         let ports: Vec<u16> = config.backend_ports().into_iter().collect();

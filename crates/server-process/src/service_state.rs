@@ -1,5 +1,5 @@
-//! The state of the sites, zones and certificates of a server process, and of the processes that it needs. This is the
-//! only judgement of it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
+//! The sites' state, zones and certificates of a server process, and of the processes that it needs. This module alone
+//! decides the condition: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
 //! `top` all have it.
 
 use crate::certificate_state::CertificateState;
@@ -36,7 +36,7 @@ macro_rules! conditions {
     };
 }
 
-/// How something is served.
+/// The condition in which an object is served.
 pub(crate) trait Condition: Copy + PartialEq + 'static {
     /// All conditions; the first one is the only good one.
     const ALL: &[Self];
@@ -44,7 +44,7 @@ pub(crate) trait Condition: Copy + PartialEq + 'static {
     /// The word that all views have for it.
     fn name(self) -> &'static str;
 
-    /// Whether it is served as the configuration says.
+    /// Whether the object is served as configured.
     fn is_good(self) -> bool {
         self == Self::ALL[0]
     }
@@ -53,13 +53,13 @@ pub(crate) trait Condition: Copy + PartialEq + 'static {
 conditions! {
     /// How a site is served.
     SiteCondition {
-        /// All of its document root.
+        /// The whole document root is served.
         Served = "served",
         /// The document root, but not all link targets, rules or user files.
         Incomplete = "incomplete",
         /// An earlier directory.
         Kept = "kept",
-        /// The user of the server process cannot read it: requests get status 403.
+        /// The server process's user cannot read it: requests get status 403.
         Unreadable = "unreadable",
         /// Requests get status 503.
         Unavailable = "unavailable",
@@ -76,7 +76,7 @@ conditions! {
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",
-        /// Without signatures, although it should be signed.
+        /// The zone is served without signatures, although it should be signed.
         Unsigned = "unsigned",
         /// Signatures have expired: validating resolvers refuse its answers.
         Bogus = "bogus",
@@ -90,13 +90,14 @@ conditions! {
     CertificateCondition {
         /// The current one, which clients accept for long enough.
         Served = "served",
-        /// Its renewal is due, or has failed.
+        /// The renewal is due, or has failed.
         Due = "due",
         /// An earlier one: the current files have errors.
         Kept = "kept",
-        /// It is valid for some names of the domain, and not for all.
+        /// The certificate is valid for some names of the domain, and not for all.
         Incomplete = "incomplete",
-        /// All clients refuse it: it has expired, is not valid yet, has none of the names, or is not for servers.
+        /// All clients refuse the certificate: it has expired, is not valid yet, has none of the names, or is not for
+        /// servers.
         Invalid = "invalid",
         /// Handshakes for the names fail.
         Unavailable = "unavailable",
@@ -106,9 +107,9 @@ conditions! {
 conditions! {
     /// How messages are signed with a TSIG key.
     TsigKeyCondition {
-        /// With the secret of its file.
+        /// Messages are signed with the secret in the key's file.
         Served = "served",
-        /// With an earlier one: the file cannot be used.
+        /// Messages are signed with an earlier secret: the file cannot be used.
         Kept = "kept",
         /// Not at all: messages signed with it are refused.
         Unavailable = "unavailable",
@@ -118,15 +119,15 @@ conditions! {
 /// The problems that the agent reports, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgentProblems {
-    /// Why zones are not signed, or not with their newest records.
+    /// The reason why zones are not signed, or not with their newest records.
     signing: HashMap<String, String>,
-    /// Why zones are not transferred.
+    /// The reason why zones are not transferred.
     transfers: HashMap<String, String>,
-    /// Why zones that are not signed take no dynamic updates.
+    /// The reason why zones that are not signed take no dynamic updates.
     updates: HashMap<String, String>,
-    /// Why catalogs of this server are not up to date.
+    /// The reason why catalogs of this server are not up to date.
     catalogs: HashMap<String, String>,
-    /// Why certificates are not issued.
+    /// The reason why certificates are not issued.
     certificates: HashMap<String, String>,
 }
 
@@ -155,7 +156,7 @@ impl AgentProblems {
         problems
     }
 
-    /// Why a certificate is not issued.
+    /// The reason why a certificate is not issued.
     pub(crate) fn certificate(&self, domain: &str) -> Option<&str> {
         self.certificates.get(domain).map(String::as_str)
     }
@@ -165,7 +166,7 @@ impl AgentProblems {
 #[derive(Debug)]
 pub(crate) struct ServiceState<'s> {
     problems: &'s AgentProblems,
-    /// Zones that are to have signatures.
+    /// Zones that should have signatures.
     signed_zones: HashSet<&'s str>,
     supervision: &'s Supervision,
     /// Whether the supervisor runs.
@@ -223,7 +224,7 @@ impl<'s> ServiceState<'s> {
         }
     }
 
-    /// Why the newest version of a zone is not served.
+    /// The reason why the newest version of a zone is not served.
     pub(crate) fn zone_problem<'z>(&self, zone: &'z ZoneState) -> Option<&'z str>
     where
         's: 'z,
@@ -261,7 +262,7 @@ impl<'s> ServiceState<'s> {
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let Supervision { agent, keeper, .. } = self.supervision;
         let process = |name, process: &ProcessSupervision| {
-            // Without a supervisor, both have ended.
+            // Without a supervisor, both processes have exited.
             process.is_needed.then_some((name, process.is_running && self.has_supervisor))
         };
         let others = [process("agent", agent), process("keeper", &keeper.process)];
@@ -290,7 +291,7 @@ impl<'s> ServiceState<'s> {
     }
 }
 
-/// How many are in each condition, in the order of [`Condition::ALL`].
+/// The number of items in each condition, in the order of [`Condition::ALL`].
 pub(crate) fn counts<C: Condition>(conditions: impl Iterator<Item = C>) -> Vec<(C, u64)> {
     let mut counts: Vec<(C, u64)> = C::ALL.iter().map(|&condition| (condition, 0)).collect();
     for condition in conditions {

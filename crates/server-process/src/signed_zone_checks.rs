@@ -8,7 +8,7 @@ use sanderling_server::Snapshot;
 use sanderling_zone_files::wire_name;
 use std::collections::BTreeSet;
 
-/// Seconds for which a signature is valid at least, since it is replaced before.
+/// Minimum remaining validity of a signature in seconds, since it is replaced before that.
 const VALID_S_MIN: u32 = 7 * 24 * 3600;
 /// The position of the expire time in the numbers of an SOA.
 const EXPIRE_AT: usize = 12;

@@ -1,5 +1,5 @@
-//! The findings of `check` in the files of a site: broken links, names without a media type, and precompressed files
-//! that do not match their uncompressed file. These are warnings: the site is served anyway.
+//! The findings of `check` in a site's files: broken links, names without a media type, and precompressed files that do
+//! not match their uncompressed file. These are warnings: the site is served anyway.
 
 mod precompressed;
 mod reference_url;
@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 const WARNINGS_MAX: usize = 100;
 /// Locations of a circle of redirects that a warning has.
 const SHOWN_LOCATIONS_MAX: usize = 6;
-/// How often the progress is printed.
+/// Time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-/// For names with an unknown extension.
+/// The media type of names with an unknown extension.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
-/// Extensions whose media type is the unknown one: programs and archives that are stored.
+/// Extensions that should have the unknown media type: programs and archives that browsers store.
 const STORED: [&str; 12] = ["bin", "dat", "deb", "dmg", "exe", "img", "iso", "msi", "pkg", "rpm", "so", "dll"];
 
 /// Checks the files of `site`, whose document root the configuration has as `document_root`, at `location`.
@@ -198,7 +198,7 @@ impl Lint {
     fn collect(&mut self, path: &[u8], content: &[u8], page: PageReferences) {
         let end = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let site = SiteHosts { hosts: &self.site.hosts, ports: &self.ports };
-        // A percent sign in the name of a directory is part of the name on disk.
+        // A percent sign in a directory's name is part of the name on disk.
         let own = format!("/{}", String::from_utf8_lossy(&path[..end]).replace('%', "%25"));
         let Some(directory) = page.base.map_or_else(|| Some(own.clone()), |base| site.base(&own, &base)) else {
             return;
@@ -292,7 +292,7 @@ impl Lint {
         warnings
     }
 
-    /// A warning for each rule that is for a host of another site, or of none: no request for this site has it.
+    /// A warning for each rule that is for another host than the site's: no request for this site matches it.
     fn foreign_hosts(&self, location: &Location) -> Vec<Diagnostic> {
         let hosts = &self.site.hosts;
         let is_own = |host: &str| {
@@ -329,8 +329,8 @@ impl Lint {
             let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, served);
             let Some(LinkError::Circle(locations)) = error else { continue };
             let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
-            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches what any other
-            // leads to.
+            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches the targets of all
+            // others.
             let grows = start + 1 == locations.len();
             let circle = if grows { &[][..] } else { &locations[start..] };
             if !circles.insert(circle.iter().cloned().collect::<BTreeSet<_>>()) {
@@ -355,7 +355,7 @@ impl Lint {
         warnings
     }
 
-    /// Whether there is something at this path below the document root that a rule can serve. It may be precompressed.
+    /// Whether a rule can serve a file at this path below the document root. The file may be precompressed.
     fn has_file(&self, path: &[u8]) -> bool {
         let extensions: &[&str] = if self.site.options.files.clean_urls { &["", ".html"] } else { &[""] };
         let exists = |extension: &&str| {

@@ -2,7 +2,7 @@
 //! release.
 //!
 //! A separate thread checks the sites once a second, or less often where that would take more than a hundredth of its
-//! time. It may wait for a disk, and nothing waits for it: it ends with the process.
+//! time. The thread may wait for a disk, and no other thread waits for it: it ends with the process.
 
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};
@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the sites are checked.
+/// Time between two checks of the sites.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The thread pauses for so many times the time that it was busy.
+/// The pause of the thread, as a multiple of the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
 
 /// The watched paths of one site.
@@ -31,14 +31,14 @@ pub(crate) struct WatchedSite {
     pub(crate) document_root: PathBuf,
     /// The versions of its files of rules; `None` if it does not follow them.
     pub(crate) rules: Option<RulesVersion>,
-    /// The release that its link leads to, as last reported; `None` if its document root is not a link.
+    /// The last reported release of the site's link; `None` if its document root is not a link.
     pub(crate) release: Option<PathBuf>,
 }
 
 /// A change of a site.
 #[derive(Debug)]
 pub(crate) enum SiteChange {
-    /// Of its files of rules.
+    /// The versions of its rules files.
     Rules(Box<ChangedRules>),
     /// The site with this index has another release.
     Release(usize),
@@ -75,7 +75,7 @@ pub(crate) struct SiteWatcher {
     sites: Arc<Mutex<Vec<WatchedSite>>>,
     changes: Receiver<SiteChange>,
     has_changes: Arc<EventFd>,
-    /// Until there is a site to watch, there is no thread.
+    /// The thread starts when there is a site to watch.
     start: Option<(Sender<SiteChange>, Limits)>,
 }
 
@@ -86,10 +86,10 @@ impl SiteWatcher {
         SiteWatcher { sites: Arc::default(), changes, has_changes, start: Some((sender, limits.clone())) }
     }
 
-    /// Watches these sites, and no others.
+    /// Watches exactly these sites.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn watch(&mut self, sites: Vec<WatchedSite>) -> io::Result<()> {
         let is_needed = !sites.is_empty();
         *self.sites.lock().unwrap_or_else(PoisonError::into_inner) = sites;
@@ -107,7 +107,7 @@ impl SiteWatcher {
     /// Continues with the site of an applied change.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn update(&mut self, changed: WatchedSite) -> io::Result<()> {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sites.retain(|watched| watched.index != changed.index);
@@ -149,7 +149,7 @@ impl WatcherThread {
             if self.changes.send(change).is_err() {
                 return false;
             }
-            // It fails only if the descriptor is closed, which both ends own.
+            // The call fails only if the descriptor, which both ends own, is closed.
             let _ = self.wake.signal();
         }
         true
@@ -167,8 +167,8 @@ impl WatcherThread {
         Some(ChangedRules { watched, loaded })
     }
 
-    /// The index of the site if its link leads to another release than before. It is reported once, even if it cannot
-    /// be served.
+    /// The site's index if its link now leads to another release. A release is reported once, even if it cannot be
+    /// served.
     fn switched_release(&self, watched: &WatchedSite) -> Option<usize> {
         let known = watched.release.as_ref()?;
         let release = ReleaseLink::new(&watched.document_root).current().filter(|release| release != known)?;

@@ -42,9 +42,8 @@ use std::time::{Duration, Instant};
 /// Time for the supervisor to read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with the state inherited from the supervisor. A zone is loaded although it has lost records or its serial
-/// went back if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if
-/// there are some.
+/// Serves with the state inherited from the supervisor. A zone in `forced_zones` is loaded even if it has lost records
+/// or its serial went back. `state_folder` has the zones that are transferred from primary servers, if there are some.
 pub fn serve(
     source: &ConfigSource,
     control_path: Option<PathBuf>,
@@ -53,9 +52,9 @@ pub fn serve(
 ) -> Exit {
     // Before its sandbox the process starts no thread.
     log::hold();
-    // It is started through /proc/self/exe, and would have the name `exe`.
+    // The process is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the process name: {}", error_text(&error)));
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
@@ -78,7 +77,7 @@ fn failure_text(error: &io::Error) -> String {
     format!("the server process cannot serve: {}", error_text(error))
 }
 
-/// Why the process does not serve.
+/// The reason why the process does not serve.
 enum StartupError {
     BadConfiguration(Vec<Diagnostic>),
     Failure(io::Error),
@@ -100,7 +99,7 @@ struct Inherited {
     derived: Arc<DerivedSet>,
     /// The challenges for certificate authorities.
     challenges: Vec<Challenge>,
-    /// Where the lines of logs go.
+    /// The targets of log lines.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
     listeners: Listeners,
@@ -143,7 +142,7 @@ impl Inherited {
         })
     }
 
-    /// Becomes the user of the configuration, if it has one.
+    /// Switches to the configured user, if any.
     fn switch_user(&mut self, config: &Config) -> Result<Option<User>, StartupError> {
         let user = lookup_user(config).map_err(|diagnostics| self.refuse(diagnostics))?;
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
@@ -161,7 +160,7 @@ impl Inherited {
     fn new_loader(&self, config: &Config, state_folder: Option<PathBuf>, user: Option<&User>) -> Loader {
         let state_of_zones = state_folder.clone().filter(|_| config.has_stored_zones());
         if let Some(state) = &state_of_zones {
-            // Before the sandbox, which allows a folder that exists. The agent may have created it.
+            // This precedes the sandbox, which can only allow an existing folder. The agent may have created it.
             for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
                 let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
             }
@@ -195,8 +194,8 @@ impl Inherited {
         let mut certificates = Certificates::default();
         let mut secrets = certificates.load(&config, std::mem::take(&mut self.secrets))?;
         if matches!(source, ConfigSource::Flags(_)) && certificates.are_all_unusable() {
-            // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each
-            // other.
+            // The operator has just typed the paths. The paths in a file may belong to many domains, which must not
+            // affect each other.
             return Err(self.refuse(certificates.diagnostics));
         }
         errors.extend_from_slice(&certificates.diagnostics);
@@ -205,7 +204,7 @@ impl Inherited {
         let keys_file = secrets.keys_file.take();
         secrets.put_into(&mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
-            return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
+            return Err(self.fail(io::Error::other("no random numbers are available for TLS")));
         }
         errors.append(&mut warnings);
         self.report(&errors);
@@ -254,7 +253,7 @@ impl Inherited {
         self.send_diagnostics(diagnostics);
     }
 
-    /// Reports what of sites, zones and certificates is not served as the configuration says.
+    /// Reports sites, zones and certificates that are not served as configured.
     fn report_problems(&mut self, load_status: &LoadStatus, certificates: &Certificates) {
         load_status.problems_text().lines().for_each(log_error);
         for line in certificates.problems_text().lines() {

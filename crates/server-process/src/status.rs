@@ -1,4 +1,4 @@
-//! The status of a server process, as text for people and as JSON for programs.
+//! A server process's status, as text for people and as JSON for programs.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
@@ -99,7 +99,7 @@ pub(crate) struct ProcessStatus<'d> {
 struct Listed<'d, T> {
     #[serde(flatten)]
     item: &'d T,
-    /// How it is served.
+    /// The state in which it is served.
     state: &'static str,
     #[serde(skip)]
     is_good: bool,
@@ -132,7 +132,7 @@ pub(crate) struct StatusParts<'d> {
 struct LogState {
     /// Lines that were not written.
     dropped: u64,
-    /// Why the last ones were not.
+    /// The reason why the last lines were not written.
     error: Option<String>,
 }
 
@@ -223,7 +223,7 @@ impl<'d> ProcessStatus<'d> {
         }
     }
 
-    /// Whether all is served as the configuration says.
+    /// Whether everything is served as configured.
     pub(crate) fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
@@ -232,12 +232,12 @@ impl<'d> ProcessStatus<'d> {
         serde_json::to_string(self).expect("the keys of all maps are strings")
     }
 
-    /// One screen.
+    /// The status as text that fits on one screen.
     pub(crate) fn to_text(&self) -> String {
         self.summary_text() + &self.domains_text(DOMAINS_SHOWN_MAX)
     }
 
-    /// With all threads, sites and zones.
+    /// The status with all threads, sites and zones.
     pub(crate) fn to_verbose_text(&self) -> String {
         self.summary_text() + &self.threads_text() + &self.domains_text(usize::MAX)
     }
@@ -396,7 +396,7 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
     format!("  zone          {name}: {version}\n")
 }
 
-/// Why a zone has no version, although no problem is reported.
+/// The reason why a zone has no version, although no problem is reported.
 pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     match origin {
         ZoneOrigin::Signer => "not signed yet",
@@ -405,7 +405,7 @@ pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     }
 }
 
-/// The expiry of the signatures of a zone, and its consequence.
+/// The expiry of a zone's signatures, and its consequence.
 fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
     let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
     let remedy = match zone.origin {

@@ -1,4 +1,4 @@
-//! The keys that sign zone transfers, and the rules which client may transfer which zone, or say that it has changed.
+//! The keys that sign zone transfers, and the rules for clients that may transfer a zone or send NOTIFY for it.
 
 use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
@@ -26,7 +26,7 @@ impl TsigSecrets {
     /// good secret; without one, it is unknown to clients.
     ///
     /// # Errors
-    /// The secrets belong to another configuration, or are malformed.
+    /// Returns an error if the secrets belong to another configuration, or are malformed.
     pub(crate) fn load(
         &mut self,
         config: &Config,
@@ -35,7 +35,7 @@ impl TsigSecrets {
     ) -> io::Result<TsigKeys> {
         let secrets = secrets.map_or(Ok(Vec::new()), tsig_secrets_from_memfd)?;
         if secrets.len() != config.tsig_keys.len() {
-            return Err(io::Error::other("the TSIG secrets are those of another configuration"));
+            return Err(io::Error::other("the TSIG secrets belong to another configuration"));
         }
         let mut loaded = Vec::with_capacity(secrets.len());
         self.states.clear();
@@ -65,7 +65,7 @@ impl TsigSecrets {
         Ok(self.last_good.iter().map(|(_, key)| key.clone()).collect())
     }
 
-    /// The state of each key, in the order of the configuration.
+    /// Each key's state, in the order of the configuration.
     pub(crate) fn states(&self) -> &[TsigKeyState] {
         &self.states
     }
@@ -80,7 +80,7 @@ fn key_of(file: &TsigKeyFile, secret: &[u8]) -> TsigKey {
     TsigKey::new(wire_name(&file.name).as_name(), algorithm, secret)
 }
 
-/// Which client may transfer which zone; `outgoing` has those of the process.
+/// The zones that each client may transfer; `outgoing` has the transfers of the process.
 pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>) -> Arc<TransferPolicy> {
     let rules = |transfers: &ZoneTransfers| {
         let rule = |rule: sanderling_config::TransferRule| TransferRule {
@@ -93,7 +93,7 @@ pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>
     Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(outgoing)))
 }
 
-/// Which primary may send NOTIFY for which zone; `None` if no zone has primaries.
+/// The primaries that may send NOTIFY for each zone; `None` if no zone has primaries.
 pub(crate) fn notify_policy(config: &Config, inbox: &Arc<NotifyInbox>) -> Option<Arc<NotifyPolicy>> {
     let rule = |primary: &Primary| {
         let address = primary.address.ip();

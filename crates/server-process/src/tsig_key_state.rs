@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The state of a key.
+/// A key's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TsigKeyState {
     pub(crate) name: String,
@@ -10,7 +10,7 @@ pub(crate) struct TsigKeyState {
     pub(crate) secret: SecretInService,
 }
 
-/// The secret of a key that messages are signed with, and why it is not that of its file.
+/// The secret that a TSIG key signs with, and the reason if it differs from the secret in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum SecretInService {
@@ -23,7 +23,7 @@ pub(crate) enum SecretInService {
 }
 
 impl TsigKeyState {
-    /// The line of `status` without the name of the key.
+    /// The line of `status` without the key's name.
     pub(crate) fn text(&self) -> String {
         match &self.secret {
             SecretInService::Current => "in service".to_owned(),

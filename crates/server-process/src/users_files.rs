@@ -41,13 +41,13 @@ pub(crate) fn load(
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the file, or correct its path",
-        io::ErrorKind::PermissionDenied => "allow the user of the server to read it",
-        _ => "name a user file as written by htpasswd -B",
+        io::ErrorKind::PermissionDenied => "allow the server's user to read it",
+        _ => "specify a user file as written by htpasswd -B",
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Without blocking: a FIFO would block a reload forever.
+    // Opened without blocking: a FIFO would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

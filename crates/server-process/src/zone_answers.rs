@@ -48,12 +48,12 @@ impl ZoneClient {
         self.0.send_and_wait(&Message::Event(event), CLIENT_TIMEOUT)
     }
 
-    /// Sends a line for standard error. It does not wait.
+    /// Sends a line for standard error. The call does not wait.
     pub(crate) fn send_line(&mut self, line: &str) {
         Text::parts(&format!("{line}\n")).for_each(|part| self.send(Event::Stderr(part)));
     }
 
-    /// Ends the command: text for standard output, or an error. It does not wait.
+    /// Ends the command: text for standard output, or an error. The call does not wait.
     pub(crate) fn finish(mut self, result: Result<&str, &str>) {
         match result {
             Ok(text) => Text::parts(text).for_each(|part| self.send(Event::Stdout(part))),
@@ -68,10 +68,10 @@ impl ZoneClient {
     }
 }
 
-/// The inputs of an answer: the served zones and their states.
+/// An answer's inputs: the served zones and their states.
 #[derive(Debug)]
 pub(crate) struct ZoneAnswers {
-    /// Held as a whole: the control thread frees it, when it is replaced.
+    /// The snapshot is held as a whole: the control thread frees it when it is replaced.
     pub(crate) zones: Arc<ZoneMap>,
     pub(crate) states: Vec<JudgedZone>,
     /// The names of the records that certificate authorities look for.
@@ -79,12 +79,12 @@ pub(crate) struct ZoneAnswers {
     pub(crate) transfers: Arc<OutgoingTransfers>,
 }
 
-/// A zone with how it is served.
+/// A zone with its condition.
 #[derive(Debug)]
 pub(crate) struct JudgedZone {
     state: Arc<ZoneState>,
     condition: ZoneCondition,
-    /// Why the newest version is not served.
+    /// The reason why the newest version is not served.
     reason: Option<String>,
 }
 
@@ -233,7 +233,7 @@ impl ZoneAnswers {
         self.states.iter().map(|zone| &*zone.state).find(|zone| zone.name == name.as_str())
     }
 
-    /// The served version of a zone.
+    /// A zone's served version.
     fn served(&self, name: &DomainName) -> Result<&Zone, String> {
         self.zone(name).ok_or_else(|| match self.state(name).is_some() {
             true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
@@ -241,7 +241,7 @@ impl ZoneAnswers {
         })
     }
 
-    /// Whether the zone `apex` is the one above the small zone of a challenge.
+    /// Whether the zone `apex` encloses the small zone of a challenge.
     fn is_in(&self, challenge: &DomainName, apex: &DomainName) -> bool {
         let challenge = wire_name(challenge);
         let mut above = challenge.as_name().parent();
@@ -263,7 +263,7 @@ impl ZoneAnswers {
     }
 }
 
-/// Writes the records of a zone, as fast as the client reads.
+/// Writes a zone's records, as fast as the client reads.
 fn write_zone<'c>(
     client: &mut ZoneClient,
     zone: &Zone,
@@ -312,7 +312,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
             line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
-    // The agent reports the updates of a signed zone.
+    // The agent reports a signed zone's updates.
     if let Some(updates) = &state.updates {
         line("updates", updates_text(updates));
     }
@@ -321,7 +321,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
     text
 }
 
-/// By what dynamic updates have made the version differ from the file.
+/// The differences between version and file due to dynamic updates.
 fn updates_text(updates: &UpdateState) -> String {
     match updates {
         UpdateState { is_none: true, .. } => "none since the file was written".to_owned(),

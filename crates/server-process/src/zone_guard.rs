@@ -6,7 +6,7 @@ use crate::kept_zones::VersionInfo;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Limits, Zone, ZoneOrigin};
 
-/// Why `new` must not replace `old`, which is served; `None` if it may.
+/// The reason why `new` must not replace `old`, which is served; `None` if it may.
 pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
     let message = problem(old, new, limits)?;
     let what = if zone.origin == ZoneOrigin::Signer { "the zone file" } else { "it" };
@@ -85,7 +85,7 @@ mod tests {
         check(OLD, most, None);
         check(most, most, None);
         check(most, OLD, None);
-        // The percentages of so many records have more bits than a number.
+        // The percentages of this many records would overflow an integer.
         let many = VersionInfo { record_count: u64::MAX / 60, ..OLD };
         check(many, OLD, Some("records are missing, more than `zone_lost_records_percent_max` (50 %)"));
         let cut = VersionInfo { ends_with_newline: false, ..OLD };

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Which zones have journals, and where.
+/// The zones with journals, and their journal files.
 pub(crate) struct ZoneJournals<'c> {
     transfers: TransfersByZone<'c>,
     bytes_max: usize,
@@ -16,8 +16,7 @@ pub(crate) struct ZoneJournals<'c> {
     state: Option<&'c Path>,
 }
 
-/// The journals that have changed, encoded, with the names of their zones. Without content, the journal no longer
-/// exists.
+/// The journals that have changed, encoded, with their zones' names. Without content, the journal no longer exists.
 pub(crate) type ChangedJournals = Vec<(String, Vec<u8>)>;
 
 impl<'c> ZoneJournals<'c> {
@@ -26,8 +25,8 @@ impl<'c> ZoneJournals<'c> {
         ZoneJournals { transfers: config.transfers_by_zone(), bytes_max, state }
     }
 
-    /// Gives `good` its journal: that of the version `before` plus the changes, or the stored one. Adds the journals
-    /// that the agent must store to `changed`.
+    /// Gives `good` its journal: the previous version's journal plus the changes, or the stored journal. Adds the
+    /// journals that the agent must store to `changed`.
     pub(crate) fn give(
         &self,
         apex: &DomainName,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which keys may change which zone; `None` if no zone may be changed. Accepted messages are put into `inbox`.
+/// The keys that may change each zone; `None` if no zone may be changed. Accepted messages are put into `inbox`.
 pub(crate) fn update_policy(config: &Config, inbox: &Arc<UpdateInbox>) -> Option<Arc<UpdatePolicy>> {
     let zones = config.zone_updates.iter().map(|(apex, rules)| {
         let keys: Vec<NameBuf> = rules.iter().map(|rule| wire_name(&rule.key)).collect();
@@ -56,13 +56,13 @@ impl<'c> UpdateRules<'c> {
     }
 }
 
-/// Which zones may have updates, and where they are stored.
+/// The zones that may have updates, and the files with the updates.
 pub(crate) struct UpdateFiles<'c> {
     zones: HashMap<&'c DomainName, PathBuf>,
 }
 
 impl<'c> UpdateFiles<'c> {
-    /// Without a state folder there are none.
+    /// Without a state folder, there are no updates.
     pub(crate) fn new(config: &'c Config, state: Option<&Path>) -> UpdateFiles<'c> {
         let file = |apex: &'c DomainName| Some((apex, state?.join(update_file(apex))));
         // A signed version has them.
@@ -82,12 +82,12 @@ impl<'c> UpdateFiles<'c> {
     /// The updates of the zone at `apex` that are stored; `None` if it has none.
     ///
     /// # Errors
-    /// They cannot be read. The zone must not be served without them.
+    /// Returns an error if the updates cannot be read. The zone must not be served without them.
     pub(crate) fn read(&self, apex: &DomainName) -> Result<Option<PriorUpdates>, Diagnostic> {
         self.zones.get(apex).map(|file| read_updates(apex, file)).transpose()
     }
 
-    /// As [`UpdateFiles::read`], of a zone whose updates are known.
+    /// Like [`UpdateFiles::read`], for a zone whose updates are known.
     pub(crate) fn known(&self, apex: &DomainName, updates: &ZoneUpdates) -> Option<PriorUpdates> {
         let file = self.zones.get(apex)?.clone();
         Some(PriorUpdates { updates: updates.clone(), file, later_file: LaterFile::ReplacesIfComplete })

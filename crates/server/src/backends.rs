@@ -6,6 +6,7 @@
 
 mod connection;
 
+use crate::backend_problems::{BackendProblem, BackendProblems};
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::net::call::{Call, CallError, CallHandle, CallRequest, CallResponse, Wakeups};
 use crate::net::transport::Transport;
@@ -52,6 +53,7 @@ pub(crate) struct Backends {
     opening: HashMap<u32, (usize, usize)>,
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
+    problems: Arc<BackendProblems>,
     /// When requests whose connection failed try again.
     retry_ms: Milliseconds,
     /// Whether requests may wait for a connection.
@@ -103,8 +105,12 @@ pub(crate) struct MemoryBackend {
 
 impl Backends {
     /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index.
-    pub(crate) fn new(unix: Option<Arc<UnixConnector>>, worker_index: usize) -> Backends {
-        Backends { unix: unix.map(|connector| (connector, worker_index)), ..Backends::default() }
+    pub(crate) fn new(
+        unix: Option<Arc<UnixConnector>>,
+        worker_index: usize,
+        problems: Arc<BackendProblems>,
+    ) -> Backends {
+        Backends { unix: unix.map(|connector| (connector, worker_index)), problems, ..Backends::default() }
     }
 
     /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
@@ -280,6 +286,13 @@ impl Backends {
 
     fn continue_after(&mut self, progress: Progress, key: Key, now_ms: Milliseconds) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(call) = connection.call()
+            && let mut state = call.state()
+            && let Some(text) = state.take_error_text()
+        {
+            let message = format!("backend {} for `{}`: {text}", state.backend_name(), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
         match progress {
             Progress::Waits => self.timers.queue(key, &mut connection.timer),
             Progress::Free => {
@@ -363,6 +376,10 @@ impl Backends {
 
     fn fail(&mut self, call: &Call, error: CallError) {
         let mut state = call.state();
+        if !state.is_given_up() {
+            let message = format!("{}; a request to `{}` failed", state.describe(&error), state.route_name());
+            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+        }
         state.response = CallResponse::Failed(error);
         self.awakened.extend(state.take_waiter());
     }

@@ -62,6 +62,14 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// The room for what is received in one step.
+    pub(crate) fn received_room(&mut self) -> &mut [u8] {
+        let length = self.limits.received_bytes_max.min(self.input.len());
+        &mut self.input[..length]
+    }
+}
+
 /// The records kept of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inspection {

@@ -31,6 +31,7 @@ mod snapshot;
 mod dns;
 mod waiter;
 mod unix_connector;
+mod backend_problems;
 mod file_error;
 mod site;
 mod log;
@@ -44,6 +45,7 @@ mod heartbeat;
 mod clock;
 mod options;
 
+pub use backend_problems::BackendProblem;
 pub use dns::notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use dns::transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};
 pub use dns::updates::{ReceivedUpdate, UpdateInbox, UpdatePolicy};

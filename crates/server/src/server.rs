@@ -1,5 +1,6 @@
 //! The threads of a server, and its interface.
 
+use crate::backend_problems::BackendProblem;
 use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::files::file_reads::FileReads;
 use crate::files::jobs::Inbox;
@@ -314,6 +315,11 @@ impl Server {
     fn begin_drain(&self, mode: DrainMode) {
         self.shared.lifecycle.begin_drain(mode);
         self.wake_all();
+    }
+
+    /// Takes the problems of backends since the last call, for the log.
+    pub fn take_backend_problems(&self) -> Vec<BackendProblem> {
+        self.shared.backend_problems.take()
     }
 
     /// Wakes a worker, for which there is a connection to an application ([`crate::UnixConnector`]).

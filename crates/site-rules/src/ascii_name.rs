@@ -1,7 +1,7 @@
 //! The ASCII form of a host name, `xn--bcher-kva.example` for `bücher.example`: Punycode (RFC 3492) of each label.
 //!
-//! Only messages need it: a URL and a configuration have the ASCII form. Letters become lower case; what else
-//! IDNA maps is not known here, so that names with such characters have no form.
+//! Only messages need it: a URL and a configuration have the ASCII form. Letters become lower case; other mappings of
+//! IDNA are not implemented, so names with such characters have no ASCII form.
 
 /// Bytes of the longest label (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
@@ -15,7 +15,7 @@ const DAMP: u32 = 700;
 const BIAS: u32 = 72;
 const FIRST: u32 = 0x80;
 
-/// The ASCII form of a host name; `None` if it is none, or cannot be told.
+/// The ASCII form of a host name; `None` if the text is not a host name, or the form is unknown.
 pub fn ascii_form(host: &str) -> Option<String> {
     let labels = host.split('.').map(|label| {
         let label: String = label.chars().flat_map(char::to_lowercase).collect();

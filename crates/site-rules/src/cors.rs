@@ -1,4 +1,4 @@
-//! Which other origins may read the responses of a site (CORS, in the Fetch standard).
+//! The other origins that may read the responses of a site (CORS, in the Fetch standard).
 
 use crate::field::FieldEdits;
 
@@ -32,7 +32,7 @@ impl Cors {
         let allowed = match self {
             Cors::Any => Some(&b"*"[..]),
             Cors::Origins(origins) => {
-                // Also without Origin: a cache would send one origin the response to another.
+                // The field is added even without Origin: a cache would send one origin's response to another.
                 edits.set("Vary", b"Origin".to_vec());
                 origin.filter(|origin| origins.iter().any(|own| own.as_bytes() == *origin))
             }

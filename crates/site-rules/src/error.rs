@@ -1,9 +1,9 @@
-//! The problem of a rule, and those of the lines of a rules file.
+//! The problem of a rule, and the problems of a rules file's lines.
 
 /// Problems of one file that are reported; the others are counted. A report shows 100 of all files.
 pub(crate) const PROBLEMS_MAX: usize = 40;
 
-/// Why a rule is refused.
+/// The reason why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// The problem.
@@ -27,7 +27,7 @@ pub struct LineProblem {
     pub error: RuleError,
 }
 
-/// Collects the problems of a file.
+/// Collects a file's problems.
 #[derive(Debug, Default)]
 pub(crate) struct LineProblems {
     first: Vec<LineProblem>,
@@ -50,7 +50,7 @@ impl LineProblems {
         self.more_count += 1;
     }
 
-    /// The first problems, and one that has the number of the others.
+    /// The first problems, and a last one with the number of the others.
     pub(crate) fn into_vec(self) -> Vec<LineProblem> {
         let LineProblems { first: mut problems, more_from: line, more_count } = self;
         if more_count > 0 {

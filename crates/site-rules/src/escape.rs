@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Where text is inserted.
+/// The place where text is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A path, or a field: slashes stay.
@@ -37,7 +37,7 @@ pub(crate) fn put_url_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the query of a request. Bytes that a URL cannot have, but clients send, are encoded.
+/// Appends a request's query. Bytes that a URL cannot have, but clients send, are encoded.
 pub(crate) fn put_query(query: &[u8], out: &mut Vec<u8>) {
     for &byte in query {
         if byte.is_ascii_graphic() && !b"#\"<>".contains(&byte) { out.push(byte) } else { put_byte(byte, out) }

@@ -7,7 +7,7 @@ use crate::template::Template;
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 4_096;
 
-/// Fields that the server itself has to write, in lower case. Those of connections do not exist in HTTP/2 (RFC 9113
+/// Fields that the server itself has to write, in lower case. Connection fields do not exist in HTTP/2 (RFC 9113
 /// §8.2.2).
 const OWNED: &[&str] = &[
     "accept-ranges",
@@ -38,7 +38,7 @@ pub struct FieldRule {
     pub(crate) fields: Vec<Field>,
 }
 
-/// One field of a rule.
+/// A header field of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     name: Box<str>,
@@ -49,7 +49,7 @@ pub struct Field {
 enum FieldAction {
     /// Replaces the field of the server and of earlier rules.
     Set(Template),
-    /// Replaces that of the server, and follows those of earlier rules after a comma.
+    /// Replaces the server's field, and is appended to the value of earlier rules after a comma.
     Join(Template),
     Remove,
 }
@@ -72,19 +72,19 @@ impl FieldRule {
 }
 
 impl Field {
-    /// A field that replaces that of earlier rules.
+    /// A field that replaces the field of earlier rules.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
     }
 
-    /// A field whose value follows those of earlier rules.
+    /// A field whose value is appended to the values of earlier rules.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })
@@ -93,7 +93,7 @@ impl Field {
     /// Takes away the field of the server and of earlier rules.
     ///
     /// # Errors
-    /// The response needs the field.
+    /// Returns an error if the response needs the field.
     pub fn remove(name: &str) -> Result<Field, RuleError> {
         if name.eq_ignore_ascii_case("vary") || name.eq_ignore_ascii_case("content-type") {
             let message = format!("`{name}` cannot be removed: caches and browsers would use the response wrongly");
@@ -153,18 +153,18 @@ struct FieldEdit<'r> {
     name: &'r str,
     /// `None` if the field is taken away.
     value: Option<Vec<u8>>,
-    /// It is replaced by a rule that would follow it after a comma.
+    /// A rule that would append its value after a comma replaces the field instead.
     is_default: bool,
 }
 
 /// The kind of a response's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentOf {
-    /// The path of the request, or of no file.
+    /// The content of the request path, or of no file.
     Path,
-    /// The same; and that path has had other content before, whatever its name says.
+    /// The content of the request path, which has had other content before, whatever its name says.
     ReusedPath,
-    /// Another file, because there is none at the path.
+    /// The content of another file, because there is none at the path.
     OtherPath,
 }
 
@@ -202,7 +202,7 @@ impl<'r> FieldEdits<'r> {
         self.put(name, Some(value));
     }
 
-    /// Shared caches must not keep the response, unless a rule says more.
+    /// Shared caches must not keep the response, unless a rule says otherwise.
     pub fn set_private(&mut self) {
         const NAME: &str = "Cache-Control";
         let of_rule = self.edits.iter().find(|edit| edit.name.eq_ignore_ascii_case(NAME));
@@ -259,7 +259,7 @@ impl<'r> FieldEdits<'r> {
     }
 
     /// Changes the head that begins at `start` and ends with `out`. The content of another path is not `immutable`, as
-    /// a file at the path may appear. That of a path with other content before is only if a rule says so.
+    /// a file at the path may appear. The content of a path with earlier content is `immutable` only if a rule says so.
     pub fn apply(&self, start: usize, content_of: ContentOf, out: &mut Vec<u8>) {
         let kind = ResponseKind::of(&out[start..]);
         out.truncate(out.len() - 2);
@@ -292,7 +292,7 @@ impl<'r> FieldEdits<'r> {
 }
 
 impl ResponseKind {
-    /// By the status of a head.
+    /// The kind, by the status in the head.
     fn of(head: &[u8]) -> ResponseKind {
         match head.get(b"HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)) {
             Some(b"200" | b"206") => ResponseKind::Content,

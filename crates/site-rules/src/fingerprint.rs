@@ -1,13 +1,13 @@
 //! Names of files that change with their content: `app.3f2a1b4c.js`, `index-BvZ1XKq2.css`.
 //!
-//! A name only looks like one: `INV-AB23CD45.pdf` and `user-64f1a2b3c4d5e6f7a8b9c0d1.json` do as well, and an address,
-//! an identifier or a date may look like a hash. The effects of such a name cannot be undone: browsers cache a file for
-//! a year, or a file of an earlier release is still served. So the hash is not enough: the file is also one that build
-//! tools make, by its extension or its folder. A date (`report-20260131`), a number and a word with a number
-//! (`June2024`) are not hashes.
+//! A name only looks like one: `INV-AB23CD45.pdf` and `user-64f1a2b3c4d5e6f7a8b9c0d1.json` look similar, and an
+//! address, an identifier or a date may look like a hash. The effects of such a name cannot be undone: browsers cache a
+//! file for a year, or a file of an earlier release is still served. So the hash is not enough: the extension or the
+//! folder must also indicate a build tool. A date (`report-20260131`), a number and a word with a number (`June2024`)
+//! are not hashes.
 
-/// Extensions of files that pages load and users do not download: scripts, styles, fonts, programs. Without source
-/// maps, which no page needs, and which may be removed on purpose.
+/// Extensions of files that pages load and users do not download: scripts, styles, fonts, programs. Source maps are
+/// left out: no page needs them, and they may be removed on purpose.
 const CODE: [&[u8]; 8] = [b"js", b"mjs", b"css", b"wasm", b"woff2", b"woff", b"ttf", b"otf"];
 /// Folders that only build tools make.
 const BUILD_FOLDERS: [&[u8]; 4] = [b"_next", b"_nuxt", b"_astro", b"_app"];
@@ -24,15 +24,15 @@ pub fn is_build_file(path: &[u8]) -> bool {
     CODE.contains(&extension) && has_fingerprint(name)
 }
 
-/// Whether the name of the file at `path` changes with its content: that of a build file, or of any file with a hash
-/// in a folder of a build tool.
+/// Whether the name of the file at `path` changes with its content: a build file, or any file with a hash in a build
+/// tool's folder.
 pub fn changes_with_content(path: &[u8]) -> bool {
     let mut segments = path.rsplit(|&byte| byte == b'/');
     let name = segments.next().unwrap_or_default();
     is_build_file(name) || has_fingerprint(name) && segments.any(|folder| BUILD_FOLDERS.contains(&folder))
 }
 
-/// Whether the name of a file, the last segment of a path, has what looks like a hash, as build tools write it.
+/// Whether a file's name, the last segment of a path, contains a part that looks like a hash from a build tool.
 fn has_fingerprint(file_name: &[u8]) -> bool {
     let mut parts = file_name.split(|&byte| byte == b'.').peekable();
     while let Some(part) = parts.next() {

@@ -3,14 +3,14 @@
 use crate::pattern::Pattern;
 use std::collections::HashMap;
 
-/// The positions of rules, by what their patterns have in common.
+/// The positions of rules, by the common part of their patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     /// Patterns of one path.
     exact: HashMap<Box<[u8]>, Vec<u32>>,
     /// Patterns whose first segment is text.
     by_first_segment: HashMap<Box<[u8]>, Vec<u32>>,
-    /// All others.
+    /// All other patterns.
     others: Vec<u32>,
 }
 
@@ -19,7 +19,7 @@ impl Index {
         Index::with_keys(patterns, |path| path)
     }
 
-    /// The same with keys in place of paths and of first segments.
+    /// The index for patterns with keys in place of paths and first segments.
     pub(crate) fn with_keys<'p>(patterns: impl Iterator<Item = &'p Pattern>, key_of: impl Fn(&[u8]) -> &[u8]) -> Index {
         let mut index = Index::default();
         for (position, pattern) in patterns.enumerate() {
@@ -39,7 +39,7 @@ impl Index {
         self.candidates_by(path, &path[..memchr::memchr(b'/', path).unwrap_or(path.len())])
     }
 
-    /// The same by the keys of the path and of its first segment.
+    /// The candidates by the keys of the path and of its first segment.
     #[inline]
     pub(crate) fn candidates_by(&self, path: &[u8], first: &[u8]) -> Candidates<'_> {
         Candidates {

@@ -1,11 +1,11 @@
-//! Redirects, rewrites and header fields by path: parses the rules of a site, and finds those of a request. Also the
-//! options of sites that the configuration and the server have in common.
+//! Redirects, rewrites and header fields by path: parses a site's rules, and finds the rules for a request. This crate
+//! also has the site options that configuration and server share.
 //!
 //! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers`
-//! of a document root, and by `server`, which answers by the rules. It does no I/O.
+//! of a document root, and by `server`, which answers by the rules. This crate does no I/O.
 //!
-//! A rule has a [`Pattern`] of paths. Rules are compiled into a [`RuleSet`], which finds those of a path by an index:
-//! of thousands of rules only those are tried that have this path, or its first segment.
+//! A rule has a [`Pattern`] of paths. Rules are compiled into a [`RuleSet`], which finds the rules of a path by an
+//! index: of thousands of rules, only rules with this path or its first segment are tried.
 #![forbid(unsafe_code)]
 
 mod headers_file;

@@ -1,9 +1,9 @@
 //! Options of sites and of clients that the server takes unchanged from the configuration.
 
-/// How the file of a request is found.
+/// The options for finding a request's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// The names of the file that answers for a directory; the first one that exists does.
+    /// The names of the file that answers for a directory; the first existing file is used.
     pub index: Vec<String>,
     /// Whether the URL of `a.html` is `a`.
     pub clean_urls: bool,
@@ -30,13 +30,13 @@ impl Default for FileOptions {
     }
 }
 
-/// How a proxy names its client.
+/// The way in which a proxy names its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFrom {
-    /// By the PROXY protocol, at the start of the connection.
+    /// The proxy names the client with the PROXY protocol, at the start of the connection.
     ProxyProtocol,
-    /// By the field Forwarded (RFC 7239) of each request.
+    /// The proxy names the client in each request's field Forwarded (RFC 7239).
     Forwarded,
-    /// By the field X-Forwarded-For of each request.
+    /// The proxy names the client in each request's field X-Forwarded-For.
     XForwardedFor,
 }

@@ -12,10 +12,10 @@ const PATTERN_BYTES_MAX: usize = 1_024;
 /// Conditions on the query of one rule.
 const QUERY_CONDITIONS_MAX: usize = 8;
 
-/// The target of a request, decoded and normalized as for the look-up of a file.
+/// A request's target, decoded and normalized as for a file's look-up.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPath<'r> {
-    /// Whether it is requested with HTTPS.
+    /// Whether the request uses HTTPS.
     pub is_https: bool,
     /// The host, in any letter case; `None` if the request has none.
     pub host: Option<&'r [u8]>,
@@ -35,7 +35,8 @@ pub struct RequestPath<'r> {
 pub struct Pattern {
     /// The only host, in lower case; `None` for every one.
     host: Option<Box<str>>,
-    /// It is one of `http://`, so that a rule may lead to the same URL with HTTPS. One of `https://` matches both.
+    /// The pattern is for `http://`, so that a rule may lead to the same URL with HTTPS. A pattern for `https://`
+    /// matches both.
     excludes_https: bool,
     /// The segments before the one with `*`.
     head: Vec<Segment>,
@@ -46,7 +47,7 @@ pub struct Pattern {
     query: Vec<QueryCondition>,
 }
 
-/// Whether the path of a request must end with a slash.
+/// Whether the request path must end with a slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slash {
     Any,
@@ -63,7 +64,7 @@ enum Segment {
     },
 }
 
-/// `*` with what its segments have before and after it, and the segments that follow.
+/// `*` with the text before and after it in its segment, and the following segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Splat {
     prefix: Box<[u8]>,
@@ -112,7 +113,7 @@ impl Pattern {
     /// Parses a pattern. `query` has the conditions on the query, each with its value.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
         if text.len() > PATTERN_BYTES_MAX {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
@@ -179,7 +180,7 @@ impl Pattern {
     fn parse_segment(&mut self, text: &str, segment: &str) -> Result<Segment, RuleError> {
         let Some((prefix, name, suffix)) = placeholder(segment) else {
             let bytes = literal(text, segment)?;
-            // Such a path is normalized before it is matched.
+            // A path with such segments is normalized before it is matched.
             if matches!(&*bytes, b"" | b"." | b"..") {
                 let message = format!("the pattern `{text}` has an empty segment, `.` or `..`, which no path has");
                 return Err(RuleError::new(message, "remove that segment"));
@@ -253,12 +254,12 @@ impl Pattern {
         !self.query.is_empty()
     }
 
-    /// Whether it is only for one host.
+    /// Whether the pattern is for a single host.
     pub fn has_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// The host, if it is only for one.
+    /// The host, if the pattern is for a single host.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -414,7 +415,7 @@ impl QueryCondition {
     }
 }
 
-/// Whether a pattern has what regular expressions have often, and paths hardly ever.
+/// Whether a pattern contains text that is common in regular expressions and rare in paths.
 fn is_regular_expression(text: &str) -> bool {
     const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
     text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))

@@ -1,8 +1,9 @@
 //! The paths that rules protect, in every form in which a client can ask for them: without `.html`, with the name of an
 //! index, of a compressed form.
 //!
-//! A rule is written for one of these forms, and a request or a file has another one, so each pattern is compared with
-//! all forms of a path. An index leaves few patterns to compare: it has them by a key that all forms of a path share.
+//! A rule may be written for one of these forms, and a request or file may have another, so each pattern is compared
+//! with all forms of a path. An index leaves few patterns to compare: it has them by a key that all forms of a path
+//! share.
 
 use crate::index::{Candidates, Index};
 use crate::options::FileOptions;
@@ -24,7 +25,7 @@ pub struct ProtectedPaths {
 struct Forms {
     /// The names of the files that answer for their directory.
     index_names: Vec<Box<[u8]>>,
-    /// The same, and these without extensions.
+    /// The index names without extensions.
     index_stems: Vec<Box<[u8]>>,
     /// Pages answer for their path without `.html`.
     clean_urls: bool,
@@ -33,14 +34,14 @@ struct Forms {
 /// The facts about a path whose rules are looked up.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// The path of a file, or of a request that is not looked up yet.
+    /// A file's path, or of a request that is not looked up yet.
     File,
-    /// It belongs to a request without a file; to a directory, if it ends with a slash.
+    /// The path of a request without a file; the path of a directory, if it ends with a slash.
     Missing { ends_with_slash: bool },
 }
 
 impl ProtectedPaths {
-    /// Patterns of rules; that of a host, or with conditions on the query, matches nothing.
+    /// `patterns`: patterns of rules; a pattern with a host or with conditions on the query matches nothing.
     pub fn new(patterns: Vec<Pattern>, files: &FileOptions) -> ProtectedPaths {
         let forms = Forms::new(files);
         let index = Index::with_keys(patterns.iter(), |path| forms.key(path));
@@ -57,8 +58,8 @@ impl ProtectedPaths {
         self.find(path, Subject::File)
     }
 
-    /// The position of the first rule that would protect a file to which a request for `path` might lead, if there were
-    /// one.
+    /// The position of the first rule that would protect a file to which a request for `path` might lead, if the file
+    /// existed.
     pub fn find_for_missing(&self, path: &[u8], ends_with_slash: bool) -> Option<usize> {
         self.find(path, Subject::Missing { ends_with_slash })
     }

@@ -1,4 +1,4 @@
-//! One redirect, rewrite or error page.
+//! A redirect, rewrite or error page.
 
 use crate::ascii_name::ascii_form;
 use crate::error::RuleError;
@@ -23,7 +23,7 @@ pub struct RedirectText<'t> {
     pub to: Option<&'t str>,
     /// The status; 301 by default.
     pub status: Option<u64>,
-    /// Whether it applies where a file exists too. By default redirects do, and errors without their own page.
+    /// Whether it applies where a file exists too. By default, redirects and errors without their own page do.
     pub force: Option<bool>,
 }
 
@@ -33,7 +33,7 @@ pub struct Redirect {
     pub(crate) pattern: Pattern,
     action: Action,
     is_forced: bool,
-    /// Its line in a file of rules.
+    /// The rule's line in a rules file.
     line: Option<u32>,
 }
 
@@ -83,7 +83,7 @@ pub enum PageStatus {
 pub struct Destination {
     /// The URL without its fragment.
     url: Template,
-    /// From `#` on.
+    /// The fragment, from `#` on.
     fragment: Option<Template>,
     /// Bytes of its scheme and host; 0 for a path of the same host.
     host_bytes: usize,
@@ -109,7 +109,7 @@ impl Redirect {
     /// Checks a rule.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns the problem.
     pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
         let mut pattern = Pattern::parse(text.from, text.query)?;
         let status = text.status.unwrap_or(STATUS_DEFAULT);
@@ -128,7 +128,7 @@ impl Redirect {
         Ok(redirect)
     }
 
-    /// Refuses a redirect that leads to itself.
+    /// Refuses a redirect to itself.
     fn check_loop(&self, from: &str) -> Result<(), RuleError> {
         let is_certain = self.is_forced || self.pattern.exact_path().is_some();
         if !is_certain || self.pattern.has_query() || self.pattern.has_host() {
@@ -154,12 +154,12 @@ impl Redirect {
         Ok(())
     }
 
-    /// The same rule, which is at this line of a file of rules.
+    /// This rule, located at this line of a rules file.
     pub(crate) fn at_line(self, line: usize) -> Redirect {
         Redirect { line: u32::try_from(line).ok(), ..self }
     }
 
-    /// Its line, if it is in a file of rules.
+    /// The rule's line, if it is in a rules file.
     pub(crate) fn line(&self) -> Option<u32> {
         self.line
     }
@@ -174,12 +174,12 @@ impl Redirect {
         self.is_forced
     }
 
-    /// Its action.
+    /// The rule's action.
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// Its result for a request with this query.
+    /// The rule's result for a request with this query.
     pub(crate) fn outcome(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Outcome {
         let outcome = match &self.action {
             Action::Redirect(status, to) => {
@@ -310,7 +310,7 @@ impl Destination {
     /// The path of a file with the parts of a request, none of which has more than one segment.
     ///
     /// # Errors
-    /// The action needs a destination.
+    /// Returns an error if the action needs a destination.
     fn expand_file(&self, captures: &Captures<'_>) -> Result<Vec<u8>, Outcome> {
         let path = self.expand(captures, None)?;
         // No file has a name with a slash, and the look-up of a file decodes it.
@@ -323,7 +323,7 @@ impl Destination {
     /// The URL with the parts of a request, and with its query unless the destination has one.
     ///
     /// # Errors
-    /// The action needs a destination.
+    /// Returns an error if the action needs a destination.
     fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Result<Vec<u8>, Outcome> {
         let mut out = Vec::new();
         self.url.put(captures, &mut out);
@@ -622,7 +622,7 @@ mod tests {
         let without = |status| RedirectText { from: "/a", query: &[], to: None, status: Some(status), force: None };
         assert!(Redirect::new(&without(301)).is_err() && Redirect::new(&without(200)).is_err());
         assert!(Redirect::new(&without(410)).expect("an error page").is_forced());
-        // An existing file below /en/ ends it.
+        // An existing file below /en/ ends the search.
         let unforced = RedirectText { force: Some(false), ..without(302) };
         assert!(Redirect::new(&RedirectText { from: "/*", to: Some("/en/:splat"), ..unforced }).is_ok());
         assert!(Redirect::new(&RedirectText { to: Some("/a"), ..unforced }).is_err());

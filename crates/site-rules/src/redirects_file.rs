@@ -153,7 +153,7 @@ mod tests {
     fn netlify_placeholders_and_splats_are_inserted() {
         let file = "/news/:month/:date/:year/:slug /blog/:year/:month/:date/:slug\n/news/* /blog/:splat\n";
         check(file, "/news/02/12/2004/my-story", None, Some(("/blog/2004/02/12/my-story", 301)));
-        // It has too few segments for the first rule.
+        // The path has too few segments for the first rule.
         check(file, "/news/2004/01/my-story", None, Some(("/blog/2004/01/my-story", 301)));
     }
 

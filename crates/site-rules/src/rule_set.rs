@@ -7,7 +7,7 @@ use crate::index::Index;
 use crate::pattern::{Captures, Pattern, RequestPath};
 use crate::redirect::{Action, Outcome, Redirect};
 
-/// How many rules there may still be.
+/// The number of rules that may still be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleLimits {
     /// Rules.
@@ -20,7 +20,7 @@ impl RuleLimits {
     /// Takes off a rule with this pattern.
     ///
     /// # Errors
-    /// There are too many rules.
+    /// Returns an error if there are too many rules.
     pub fn take(&mut self, pattern: &Pattern) -> Result<(), RuleError> {
         if pattern.exact_path().is_none() {
             self.patterns_max = self.patterns_max.checked_sub(1).ok_or_else(|| {
@@ -79,7 +79,7 @@ impl Match<'_, '_> {
 }
 
 impl RuleSet {
-    /// Compiles rules; those of each kind are in their order.
+    /// Compiles rules; the rules of each kind keep their order.
     pub fn new(redirects: Vec<Redirect>, fields: Vec<FieldRule>) -> RuleSet {
         RuleSet {
             redirect_index: Index::new(redirects.iter().map(|rule| &rule.pattern)),

@@ -1,4 +1,4 @@
-//! Header fields that protect the visitors of a site.
+//! Header fields that protect a site's visitors.
 
 use crate::field::{Field, FieldRule};
 use crate::pattern::Pattern;
@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 /// A set of such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityHeaders {
-    /// Those that hardly any site misses.
+    /// The fields that break hardly any site.
     Basic,
     /// The fields for a site whose pages load nothing from other hosts.
     Strict,
@@ -45,15 +45,15 @@ impl SecurityHeaders {
         }
     }
 
-    /// The effects on the pages of a site.
+    /// The effects on a site's pages.
     pub fn effect(self) -> &'static str {
         match self {
             SecurityHeaders::Basic => {
                 "other sites cannot show its pages in frames, and learn only the host that visitors come from"
             }
             SecurityHeaders::Strict => {
-                "its pages cannot have scripts within them, scripts, styles, fonts and frames of other hosts, or send forms to \
-                 others, and no other site can show its pages or files"
+                "its pages cannot contain inline scripts, use scripts, styles, fonts or frames of other hosts, or send forms \
+                 to other hosts, and no other site can embed its pages or files"
             }
         }
     }

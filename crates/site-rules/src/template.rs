@@ -1,4 +1,4 @@
-//! Text with `:splat` and `:name`, for which the parts of a request are inserted.
+//! Text with `:splat` and `:name`, which are replaced by parts of a request.
 
 use crate::error::RuleError;
 use crate::escape::{Place, put_encoded, put_url_text};
@@ -18,10 +18,10 @@ enum Part {
 }
 
 impl Template {
-    /// The text of a URL, or of a part of one, of which the path begins at its start.
+    /// The text of a URL, or of its path and the rest.
     ///
     /// # Errors
-    /// The pattern does not have a placeholder that the text has.
+    /// Returns an error if the pattern does not have a placeholder that the text has.
     pub(crate) fn parse_url(text: &str, pattern: &Pattern) -> Result<Template, RuleError> {
         let path_bytes = text.find(['?', '#']).unwrap_or(text.len());
         let (path, rest) = text.split_at(path_bytes);
@@ -70,7 +70,7 @@ impl Template {
         self.parts.push(Part::Text(bytes.into()));
     }
 
-    /// The same after `start`, a scheme and a host, and the bytes of that.
+    /// This template after `start`, a scheme and a host, and the length of `start` in bytes.
     pub(crate) fn with_start(mut self, start: &str) -> (Template, usize) {
         let mut bytes = Vec::with_capacity(start.len());
         put_url_text(start, &mut bytes);
@@ -79,7 +79,7 @@ impl Template {
         (self, start_bytes)
     }
 
-    /// Whether it has a placeholder.
+    /// Whether the template has a placeholder.
     pub(crate) fn has_placeholder(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }

@@ -1,5 +1,5 @@
-//! Random rules and requests: matching equals that of a slow reference, and nothing gets into a head that ends a line
-//! or names another host.
+//! Random rules and requests: matching agrees with a slow reference, and no text gets into a head that ends a line or
+//! names another host.
 
 use proptest::prelude::*;
 use sanderling_site_rules::{

@@ -1,7 +1,7 @@
 //! A copy of the state folder that is as it was at one moment, although another process changes it meanwhile.
 //!
-//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is consistent if the folder
-//! has the same ones before and after it.
+//! Every change of the folder makes a new file, folder or link, and renames it. The copy is consistent if the folder
+//! has the same entries before and after it.
 //!
 //! The process may be root, and another user may write the folder at any moment: everything is opened relative to the
 //! folder, and no link is followed.
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Copies that are begun again because the folder has changed.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// Entries of a folder; more are an error.
+/// Maximum entries of a folder; more are an error.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes that are copied in one step.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -43,22 +43,22 @@ enum Kind {
 /// Copies the state folder at `from` to the new folder `to`, in which only this user may read. The number of files.
 ///
 /// # Errors
-/// `to` exists, or something cannot be read or written.
+/// Returns an error if `to` exists, or if a file cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
     if to.exists() {
-        return Err(problem(format!("{} exists", to.display()), "name a folder that does not exist"));
+        return Err(problem(format!("{} exists", to.display()), "specify a folder that does not exist"));
     }
     if !from.join(super::VERSION_FILE).is_file() {
         return Err(problem(
             format!("{} is not a state folder", from.display()),
-            "name that of the server with `--state`",
+            "specify the server's state folder with `--state`",
         ));
     }
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| failed("reach", path, &error));
     let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if real(above)?.starts_with(real(from)?) {
         let message = format!("{} is in the state folder {} itself", to.display(), from.display());
-        return Err(problem(message, "name a folder elsewhere, best on another disk"));
+        return Err(problem(message, "specify a folder elsewhere, preferably on another disk"));
     }
     let root = Directory::open(from).map_err(|error| failed("reach", from, &error))?;
     for _ in 0..ATTEMPTS_MAX {
@@ -69,14 +69,14 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
         if matches!(is_complete, Ok(true)) {
             return Ok(before.iter().filter(|item| matches!(item.kind, Kind::File(_))).count());
         }
-        // A part of it may have private keys.
+        // An unfinished copy may contain private keys.
         let removed = fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error));
         is_complete.and(removed)?;
     }
-    Err(problem(format!("{} changes all the time", from.display()), "try again later"))
+    Err(problem(format!("{} keeps changing", from.display()), "try again later"))
 }
 
-/// All of the folder but its lock and files that are being written, sorted.
+/// All entries of the folder except its lock and files that are being written, sorted.
 fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
     let (mut items, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
@@ -87,7 +87,7 @@ fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
             Ok((_, true)) => {
                 return Err(unreadable(&io::Error::other(format!("it has more than {ENTRIES_MAX} entries"))));
             }
-            // It was removed: the next list differs.
+            // The file was removed: the next list differs.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.as_os_str().is_empty() => continue,
             Err(error) => return Err(unreadable(&error)),
         };
@@ -127,7 +127,7 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
     for item in items {
         let (source, target) = (from.join(&item.path), to.join(&item.path));
         match &item.kind {
-            // Sorted, so a folder precedes what is in it.
+            // The order is sorted, so a folder precedes its content.
             Kind::Folder => create_folder(&target)?,
             Kind::Link(leads_to) => {
                 std::os::unix::fs::symlink(leads_to, &target).map_err(|error| failed("write", &target, &error))?;
@@ -135,10 +135,10 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
             Kind::File(listed) => {
                 let opened = root.open_without_links(bytes(&item.path));
                 let file = match opened.and_then(|file| file.metadata().map(|metadata| (file, metadata))) {
-                    // Another one has taken its place, or none.
+                    // The file was replaced or removed.
                     Ok((_, metadata)) if metadata != *listed => return Ok(false),
                     Ok((_, metadata)) if metadata.file_type != FileType::Regular => {
-                        return Err(failed("read", &source, &io::Error::other("it is no regular file")));
+                        return Err(failed("read", &source, &io::Error::other("it is not a regular file")));
                     }
                     Ok((file, _)) => file,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -1,9 +1,9 @@
-//! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
+//! The state folder, with state that outlives the processes, such as certificates, private keys, accounts and orders.
 //!
-//! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process
-//! has. A change is durable when the call returns, and a crash at any moment leaves the content before or after it,
-//! never a part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner
-//! may read files and folders (0600, 0700).
+//! One process owns the state folder, and holds a lock; another process owns the folder with the zones' private keys. A
+//! change is durable when the call returns, and a crash at any moment leaves the content before or after it, never a
+//! part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner may
+//! read files and folders (0600, 0700).
 //!
 //! ```text
 //! version                                what this folder has the form of
@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
-/// The folders of the process that owns the state folder. Its sandbox allows these and no others: the private keys of
-/// zones are next to them.
+/// The folders of the process that owns the state folder. The owner's sandbox allows access only to these folders: the
+/// zones' private keys are next to them.
 pub const FOLDERS: [&str; 12] = [
     CERTIFICATES,
     GENERATIONS,
@@ -59,11 +59,11 @@ pub const CERTIFICATES: &str = "certificates";
 const GENERATIONS: &str = "generations";
 /// The chain of a certificate, below its folder.
 pub const CHAIN_FILE: &str = "fullchain.pem";
-/// The private key of a certificate, below its folder.
+/// A certificate's private key, below its folder.
 pub const KEY_FILE: &str = "privkey.pem";
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Files and folders below those of the state folder whose owner is checked before it is used.
+/// Maximum number of files and folders, below the folders of the state folder, whose owner is checked at startup.
 const CHECKED_ENTRIES_MAX: usize = 1_000_000;
 /// Files and folders that a warning names.
 const NAMED_ENTRIES_MAX: usize = 3;
@@ -72,7 +72,7 @@ const PROBE_BYTES: usize = 4096;
 /// The prefix of files that are written before they are renamed.
 const TEMPORARY: &str = ".new-";
 
-/// Why the folder cannot be used, and the remedy.
+/// The reason why the folder cannot be used, and the remedy.
 #[derive(Debug)]
 pub struct StateError {
     problem: String,
@@ -110,7 +110,9 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free some space; serving continues, and the change will be retried"
         }
-        ErrorKind::PermissionDenied => "give the folder to the user that serves (chown -R), with mode 0700",
+        ErrorKind::PermissionDenied => {
+            "change the folder's owner to the server's user (chown -R), and its mode to 0700"
+        }
         ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
         ErrorKind::NotFound => "create the folder above it, or set `state` to another one",
         _ => "",
@@ -118,11 +120,11 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     problem(format!("cannot {action} {}: {error}", path.display()), remedy)
 }
 
-/// Creates the folder at `path` for `owner`, its user and group, unless it exists. For a process that may write the
-/// folder above it.
+/// Creates the folder at `path` for `owner`, its user and group, unless it exists. Creates the folder, for a process
+/// that may write to the folder above it.
 ///
 /// # Errors
-/// It cannot be created, or belongs to another user.
+/// Returns an error if the folder cannot be created, or belongs to another user.
 pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
@@ -145,13 +147,12 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
     Ok(())
 }
 
-/// Whether the folder at `path` and its folders belong to `user` and this version: those of a restored copy may not. A
-/// folder that cannot be reached or written is another matter: it may be there and writable later. Returns problems
-/// below with which the server can start: the agent may have written it on purpose, and it concerns single zones and
-/// certificates.
+/// Whether the folder at `path` and its folders belong to `user` and this version: a restored copy may belong to
+/// another user. A folder that cannot be reached or written is another matter: it may be there and writable later.
+/// Returns problems of single files, with which the server can start: they affect only single zones and certificates.
 ///
 /// # Errors
-/// The problem and its remedy.
+/// Returns the problem and its remedy.
 pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(None);
@@ -176,10 +177,10 @@ pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
 
 fn remedy_of_owner(root: &Path, user: u32) -> String {
     let (root, user) = (root.display(), name_of(user));
-    format!("give all of it to the user that serves: chown -R {user} {root}; chmod -R u+rwX {root}")
+    format!("change its owner to the server's user: chown -R {user} {root}; chmod -R u+rwX {root}")
 }
 
-/// Why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
+/// The reason why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
 fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -199,7 +200,7 @@ fn unusable_entries(root: &Path, user: u32) -> Option<StateError> {
     let (mut named, mut count, mut left) = (Vec::new(), 0_usize, CHECKED_ENTRIES_MAX);
     let mut folders: Vec<PathBuf> = FOLDERS.into_iter().chain(OTHERS).map(|name| root.join(name)).collect();
     while let Some(folder) = folders.pop() {
-        // It is not a folder, only its owner can read it, or it was counted.
+        // The entry is not a folder, is readable only to its owner, or was already counted.
         let Ok(found) = fs::read_dir(&folder) else { continue };
         for entry in found.flatten().take(left) {
             left = left.saturating_sub(1);
@@ -228,7 +229,7 @@ fn check_version(path: &Path, text: &[u8]) -> Result<(), StateError> {
     match str::from_utf8(text).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
         Some(VERSION) => Ok(()),
         Some(version) => Err(problem(
-            format!("the state folder {path} has version {version}, and this program knows version {VERSION}"),
+            format!("the state folder {path} has version {version}, and this program supports version {VERSION}"),
             "use the later version of the program, or set `state` to another folder",
         )),
         None => Err(problem(
@@ -250,11 +251,11 @@ impl StateFolder {
     /// Opens the folder at `path`, which exists, and locks it. Unfinished files after a crash are removed.
     ///
     /// # Errors
-    /// Another process owns the folder, it has a later version, or cannot be written.
+    /// Returns an error if another process owns the folder, or if the folder has a later version or cannot be written.
     pub fn open(path: &Path) -> Result<StateFolder, StateError> {
         let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
         if metadata.mode() & 0o077 != 0 {
-            // It holds private keys.
+            // The folder holds private keys.
             fs::set_permissions(path, fs::Permissions::from_mode(0o700))
                 .map_err(|error| failed("set the mode of", path, &error))?;
         }
@@ -286,7 +287,7 @@ impl StateFolder {
         check_version(&self.root, &text)
     }
 
-    /// The path of the folder.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.root
     }
@@ -313,7 +314,7 @@ impl StateFolder {
         self.path_of(name).is_ok_and(|path| path.is_file())
     }
 
-    /// Gives the file `name` this content. Its folders are created.
+    /// Gives the file `name` this content. Missing folders are created.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let parent = path.parent().unwrap_or(&self.root);
@@ -321,7 +322,7 @@ impl StateFolder {
         write_durably(&path, content).map_err(|error| failed("write", &path, &error))
     }
 
-    /// A new file in the folder `folder`, to be written piece by piece, whose name no other one has.
+    /// A new file in the folder `folder`, to be written piece by piece, with a unique name.
     pub fn begin_file(&self, folder: &str) -> Result<UnfinishedFile, StateError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +355,7 @@ impl StateFolder {
         append().map_err(|error| failed("write", &path, &error))
     }
 
-    /// Whether a file next to `name` can be written at this moment. It is removed again.
+    /// Whether a file next to `name` can be written at this moment. The test file is removed again.
     pub fn check_writable(&self, name: &str) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -380,7 +381,7 @@ impl StateFolder {
         let before = fs::read_link(&link).ok();
         let number = before.as_deref().map_or(0, generation_of) + 1;
         let generation = self.path_of(&format!("{GENERATIONS}/{name}-{number}"))?;
-        // One that a crash has left is not in use: its link was not made.
+        // A generation left by a crash is not in use: its link was not created.
         remove_folder(&generation).map_err(|error| failed("remove", &generation, &error))?;
         self.create_folder(&generation)?;
         for (file, content) in [(CHAIN_FILE, chain), (KEY_FILE, key)] {
@@ -410,7 +411,7 @@ impl StateFolder {
     fn path_of(&self, name: &str) -> Result<PathBuf, StateError> {
         let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || !is_below {
-            return Err(problem(format!("`{name}` is no name in the state folder"), ""));
+            return Err(problem(format!("`{name}` is not a valid name in the state folder"), ""));
         }
         Ok(self.root.join(name))
     }
@@ -424,8 +425,8 @@ impl StateFolder {
         create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
-    /// Removes generations that no link leads to, except the previous one: the switch to later ones was not reached,
-    /// and the removal of older ones.
+    /// Removes generations that no link leads to, except the previous one: a crash came before the switch to a later
+    /// generation, or before the removal of an older one.
     fn remove_unused_generations(&self) -> Result<(), StateError> {
         let generations = self.root.join(GENERATIONS);
         for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {
@@ -469,7 +470,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     fs::read_dir(folder)?.map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?.is_dir())))).collect()
 }
 
-/// Gives the file at `path` this content. Only its owner may read it. One process at a time may write it.
+/// Gives the file at `path` this content. Only its owner may read it. Only one process at a time may write the file.
 pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
     let temporary = path.with_file_name(format!("{TEMPORARY}{name}"));

@@ -20,7 +20,7 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     let mode = |mode| fs::set_permissions(path.join("zones"), fs::Permissions::from_mode(mode)).expect("changed");
     mode(0o500);
     let error = check(&path, me).expect_err("read-only").to_string();
-    assert!(error.contains("zones lacks the permissions rwx of its owner; give all of it"), "{error}");
+    assert!(error.contains("zones lacks the permissions rwx of its owner; change its owner"), "{error}");
     mode(0o700);
     // The agent can write this at any time.
     (0..5).for_each(|number| fs::create_dir_all(path.join(format!("zones/of/{number}"))).expect("created"));
@@ -35,7 +35,7 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     ["0", "1", "2", "3"].iter().for_each(|name| entry_mode(name, 0o700));
     fs::write(path.join(VERSION_FILE), "99\n").expect("written");
     let error = check(&path, me).expect_err("a later version").to_string();
-    assert!(error.contains("has version 99, and this program knows version"), "{error}");
+    assert!(error.contains("has version 99, and this program supports version"), "{error}");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn folder_has_one_owner() {
 fn folder_of_a_later_version_is_refused() {
     let (_directory, path) = folder();
     for (version, expected) in
-        [("2\n", "has version 2, and this program knows version 1; use the later"), ("x", "is not a state folder")]
+        [("2\n", "has version 2, and this program supports version 1; use the later"), ("x", "is not a state folder")]
     {
         fs::write(path.join(VERSION_FILE), version).expect("written");
         let error = StateFolder::open(&path).expect_err("refused").to_string();
@@ -191,7 +191,7 @@ fn names_do_not_lead_out_of_the_folder() {
 fn errors_have_a_remedy() {
     let error = |kind| failed("write", Path::new("/x"), &io::Error::from(kind)).to_string();
     assert!(error(ErrorKind::StorageFull).contains("; free some space"));
-    assert!(error(ErrorKind::PermissionDenied).contains("; give the folder to the user that serves"));
+    assert!(error(ErrorKind::PermissionDenied).contains("; change the folder's owner to the server's user"));
     let (directory, path) = folder();
     let error = prepare(&directory.path().join("a/b"), None).expect_err("no folder").to_string();
     assert!(error.contains("; create the folder above it"), "{error}");
@@ -221,7 +221,7 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
         while number < 10 || !is_over.load(std::sync::atomic::Ordering::Relaxed) {
             number += 1;
             let to = target.path().join(format!("copy-{number}"));
-            // While it changes all the time, there may be none.
+            // While the folder keeps changing, there may be no copy.
             if copy(&path, &to).is_err() {
                 assert!(!to.exists());
                 continue;
@@ -241,7 +241,7 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
     copy(target.path(), &target.path().join("other")).expect_err("it is no state folder");
     for inside in ["copy", "certificates/copy"] {
         let error = copy(&path, &path.join(inside)).expect_err("the next copy would have it").to_string();
-        assert!(error.contains(" itself; name a folder elsewhere"), "{error}");
+        assert!(error.contains(" itself; specify a folder elsewhere"), "{error}");
     }
 }
 
@@ -250,7 +250,7 @@ fn copy_that_fails_leaves_nothing() {
     let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
     let state = StateFolder::open(directory.path()).expect("opened");
     state.store_certificate("example.com", b"chain", b"key").expect("stored");
-    // It cannot be opened.
+    // A socket cannot be opened as a file.
     let _socket = std::os::unix::net::UnixListener::bind(directory.path().join("socket")).expect("bound");
     let to = target.path().join("copy");
     let error = copy(directory.path(), &to).expect_err("a socket cannot be read").to_string();

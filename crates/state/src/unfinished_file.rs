@@ -25,7 +25,7 @@ impl UnfinishedFile {
     /// Appends `content`.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk.
+    /// Returns an error if the file cannot be written, for example on a full disk.
     pub fn append(&mut self, content: &[u8]) -> Result<(), StateError> {
         self.file.write_all(content).map_err(|error| failed("write", &self.path, &error))
     }
@@ -33,7 +33,7 @@ impl UnfinishedFile {
     /// Goes back to the start, from which [`Read`] returns the written data.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn rewind(&mut self) -> Result<(), StateError> {
         self.file.rewind().map_err(|error| failed("read", &self.path, &error))
     }
@@ -59,7 +59,7 @@ impl Read for UnfinishedFile {
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // On a full disk it takes space that others need.
+        // On a full disk, an unfinished file takes space that others need.
         if !self.is_finished {
             let _ = remove_file(&self.path);
         }

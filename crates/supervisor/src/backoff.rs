@@ -1,15 +1,15 @@
-//! When a process that has exited is restarted: immediately, unless it exited right after its start.
+//! Delays before a process that has exited is restarted: none, unless it exited right after its startup.
 
 use std::time::Duration;
 
-/// A process that has served for so long did not exit because of its start.
+/// A process that has run for this time did not exit because of its startup.
 const QUICK_EXIT_MAX: Duration = Duration::from_millis(100);
-/// The same for a process that no client waits for.
+/// This limit for a process that no client waits for.
 const BACKGROUND_QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 /// The first delay; each further quick exit doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(10);
 const DELAY_MAX: Duration = Duration::from_secs(5);
-/// The same for a process that no client waits for.
+/// This limit for a process that no client waits for.
 const BACKGROUND_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The delay between restarts.
@@ -29,7 +29,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// For a process that no client waits for.
+    /// The delays of a process that no client waits for.
     pub(super) fn of_background() -> Backoff {
         let (quick_exit_max, delay_max) = (BACKGROUND_QUICK_EXIT_MAX, BACKGROUND_DELAY_MAX);
         Backoff { quick_exit_max, delay_max, ..Backoff::default() }

@@ -1,5 +1,4 @@
-//! Child processes with a connection to this one, whatever they do: their start, what they send, their end by force,
-//! and when the next one starts.
+//! Child processes of any role that are connected to the supervisor: their startup, events, termination and restart.
 
 use crate::backoff::Backoff;
 use crate::phase::Termination;
@@ -18,19 +17,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time in which a killed process exits that is waited for.
+/// Time for a killed process to exit while the supervisor waits for it.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 
-/// The task of a process. The value is the state that the supervisor keeps for this task only.
+/// A process's task. The value is the state that the supervisor keeps for this task only.
 pub(super) trait Role {
-    /// Its name in messages.
+    /// The role's name in messages.
     const NAME: &'static str;
-    /// Its name in `ps`, before its arguments.
+    /// The process name in `ps`, before the arguments.
     const PROCESS_NAME: &'static str;
-    /// Whether one that is ended for what it has sent makes a core dump.
+    /// Whether a process that is terminated for a forged message dumps core.
     const DUMPS_CORE: bool;
 
-    /// The delay between restarts, if one of them is to run at a time.
+    /// The delay between restarts, for a role with a single process.
     fn backoff() -> Backoff {
         Backoff::default()
     }
@@ -43,23 +42,23 @@ pub(super) struct Child<R> {
     pub(super) connection: Connection,
     hearing: Hearing,
     pub(super) started_at: Instant,
-    /// When it has sent anything last.
+    /// The time of the last message from the process.
     pub(super) heard_at: Instant,
-    /// How far this supervisor has gone to end it by force.
+    /// The stage that this supervisor has reached in killing the process.
     pub(super) termination: Termination,
     pub(super) role: R,
 }
 
-/// Whether what a child sends is read.
+/// Whether messages from a child are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hearing {
     On,
-    /// It has closed its connection, or sent what is not to be trusted.
+    /// The child has closed its connection, or sent a message that must not be trusted.
     Ended,
 }
 
 impl<R: Role> Child<R> {
-    /// Starts `program` with a connection to this one, and `descriptors`.
+    /// Starts `program` with `descriptors` and a connection to this process.
     pub(super) fn start(
         program: &Path,
         arguments: &[OsString],
@@ -92,15 +91,15 @@ impl<R: Role> Child<R> {
         self.hearing == Hearing::On
     }
 
-    /// From now on nothing is read that it sends.
+    /// Stops reading messages from the process.
     pub(super) fn end_hearing(&mut self) {
         self.hearing = Hearing::Ended;
     }
 
-    /// Its next event with its descriptors; `None` if there is none now.
+    /// The child's next event with its descriptors; `None` if none has arrived.
     ///
     /// # Errors
-    /// It does not send events: the problem. It is not to be heard any more.
+    /// Returns the problem if the process does not send valid events. No further events may be read from it.
     pub(super) fn receive(&mut self) -> Result<Option<(Event, IncomingFds)>, String> {
         if !self.is_heard() {
             return Ok(None);
@@ -124,8 +123,8 @@ impl<R: Role> Child<R> {
         Ok(None)
     }
 
-    /// Ends it, since it has sent what no process of its role sends, or not now, or not so often: it runs foreign code.
-    /// It is not heard any more.
+    /// Terminates the process: it runs foreign code, since no process of its role sends such a message, at this time or
+    /// so often. Further messages are not read.
     pub(super) fn end_for(&mut self, lie: &str) {
         if self.is_heard() {
             let consequence = if R::DUMPS_CORE { "aborting it" } else { "restarting it" };
@@ -140,12 +139,12 @@ impl<R: Role> Child<R> {
         self.connection.send_with(&Message::Command(command), descriptors)
     }
 
-    /// Whether it has not received all commands yet.
+    /// Whether commands are still queued for the process.
     pub(super) fn has_unsent(&self) -> bool {
         self.is_heard() && self.connection.unsent_count() > 0
     }
 
-    /// Whether it has sent nothing for `limit`, and is not being ended.
+    /// Whether the process has sent nothing for `limit`, and is not being terminated.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
         self.termination == Termination::None && self.heard_at.elapsed() >= limit
     }
@@ -154,16 +153,16 @@ impl<R: Role> Child<R> {
         self.terminate(Termination::kill);
     }
 
-    /// Sends the signal that this step of its end by force needs.
+    /// Sends the signal for this stage of killing the process.
     pub(super) fn terminate(&mut self, step: fn(&mut Termination, Instant) -> Option<Signal>) {
         if let Some(signal) = step(&mut self.termination, Instant::now()) {
-            // A process that has exited needs none.
+            // A process that has exited needs no signal.
             let _ = self.handle.send_signal(signal);
         }
     }
 }
 
-/// Such as `agent 12`.
+/// The role and the process ID, such as `agent 12`.
 impl<R: Role> std::fmt::Display for Child<R> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} {}", R::NAME, self.pid())
@@ -177,12 +176,12 @@ pub(super) fn kill_and_wait(handle: &ProcessHandle) {
     let _ = handle.try_wait();
 }
 
-/// Time without a message after which a process hangs that sends heartbeats.
+/// Time without a message after which a process that sends heartbeats counts as hanging.
 pub(super) fn hang_limit(timeout_ms: u64) -> Duration {
     Duration::from_millis(timeout_ms).saturating_add(HEARTBEAT_INTERVAL)
 }
 
-/// The child of a role that has one at a time, or when the next one starts.
+/// The running child of a role with a single process, or the time of the next start.
 #[derive(Debug)]
 pub(super) struct OnlyChild<R> {
     state: State<R>,
@@ -191,9 +190,9 @@ pub(super) struct OnlyChild<R> {
 
 #[derive(Debug)]
 enum State<R> {
-    /// None runs, and nothing starts one by itself.
+    /// No process runs, and no start is scheduled.
     Idle,
-    /// None runs, and the next one starts at this time.
+    /// No process runs, and the next one starts at this time.
     Scheduled(Instant),
     Running(Child<R>),
 }
@@ -205,7 +204,7 @@ impl<R: Role> Default for OnlyChild<R> {
 }
 
 impl<R: Role> OnlyChild<R> {
-    /// The one that runs.
+    /// The running child.
     pub(super) fn get(&self) -> Option<&Child<R>> {
         let State::Running(child) = &self.state else { return None };
         Some(child)
@@ -220,23 +219,23 @@ impl<R: Role> OnlyChild<R> {
         self.get().map(Child::pid)
     }
 
-    /// When the next one starts, if none runs.
+    /// The time of the next start, if no process runs.
     pub(super) fn next_start(&self) -> Option<Instant> {
         let State::Scheduled(at) = self.state else { return None };
         Some(at)
     }
 
-    /// Whether the next one must not start yet.
+    /// Whether the next process must not start yet.
     pub(super) fn is_delayed(&self) -> bool {
         self.next_start().is_some_and(|at| Instant::now() < at)
     }
 
-    /// This one runs from now on.
+    /// Records that this child runs from now on.
     pub(super) fn set(&mut self, child: Child<R>) {
         self.state = State::Running(child);
     }
 
-    /// Gives up the one that runs.
+    /// Gives up the running child.
     pub(super) fn take(&mut self) -> Option<Child<R>> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Running(child) => Some(child),
@@ -247,14 +246,14 @@ impl<R: Role> OnlyChild<R> {
         }
     }
 
-    /// The next one starts at this time, or not at all; the exit of one that runs decides that again.
+    /// Schedules the next start for this time, or cancels it; the exit of a running child schedules it again.
     pub(super) fn schedule(&mut self, at: Option<Instant>) {
         if self.get().is_none() {
             self.state = at.map_or(State::Idle, State::Scheduled);
         }
     }
 
-    /// One has run for `lifetime`, or could not be started: the next one starts after the delay for that.
+    /// Schedules the next start after a child has run for `lifetime`, or could not be started.
     pub(super) fn schedule_after(&mut self, lifetime: Duration) {
         let delay = self.backoff.delay_after(lifetime);
         self.schedule(Some(Instant::now() + delay));
@@ -287,12 +286,12 @@ impl<R: Role> OnlyChild<R> {
         self.get_mut().into_iter().for_each(Child::kill);
     }
 
-    /// How the one that runs has exited, if it has.
+    /// The exit status of the running child, if it has exited.
     pub(super) fn exit_status(&self) -> Option<ExitStatus> {
         self.get()?.handle.try_wait().ok()?
     }
 
-    /// Kills it, and waits for its exit.
+    /// Kills the running child, and waits for its exit.
     pub(super) fn end(&mut self) {
         self.take().into_iter().for_each(|child| kill_and_wait(&child.handle));
     }

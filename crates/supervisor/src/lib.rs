@@ -1,6 +1,6 @@
 //! The supervisor: owns the listening sockets, and starts, watches and replaces the server process.
 //!
-//! It reads nothing from the network; its crate depends on no protocol.
+//! The supervisor reads nothing from the network; its crate depends on no protocol.
 #![forbid(unsafe_code)]
 // Numbers come from other processes, which may lie.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -13,6 +13,7 @@ mod start_states;
 mod started_with;
 mod phase;
 mod program;
+mod orphans;
 mod backoff;
 mod log_rotation;
 

@@ -10,16 +10,16 @@ use sanderling_os::log_directory::LogDirectory;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-/// The mode of a log: others may not read it.
+/// A log's mode: others may not read it.
 pub(crate) const MODE: u32 = 0o640;
-/// Of files that are compressed.
+/// The suffix of compressed files.
 const SUFFIX: &str = ".gz";
 
 /// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if the log was
 /// removed. The name of a file to compress.
 ///
 /// # Errors
-/// The log itself cannot be renamed.
+/// Returns an error if the log itself cannot be renamed.
 pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::Result<Option<OsString>> {
     if matches!(directory.has_file(name), Ok(false)) {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
     for number in (1..=keep).rev() {
         for suffix in ["", SUFFIX] {
             let from = numbered(name, number, suffix);
-            // Most of them do not exist.
+            // Most of these files do not exist.
             let _ = if number == keep {
                 directory.remove(&from)
             } else {
@@ -43,11 +43,11 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 /// Replaces a file by a compressed one.
 ///
 /// # Errors
-/// The file is not changed.
+/// Returns an error if the file cannot be compressed; it is unchanged then.
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;
-    // Nothing that is there is overwritten.
+    // No existing file is overwritten.
     let target = directory.create_new(&compressed, MODE)?;
     let mut encoder = GzEncoder::new(target, Compression::default());
     let result = io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish()?.sync_all());
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The names of files, and their contents, those of links in parentheses.
+    /// The names of the files with their contents; targets of links are in parentheses.
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
         let mut names: Vec<String> = entries

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 /// Time for an aborted process to write a core dump.
 const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
-/// Time for a process to exit after it reported its end or was killed. One that takes longer has a thread that the
-/// kernel does not end, since it waits for a disk.
+/// Time for a process to exit after it reported its end or was killed. A process that takes longer has a thread in an
+/// uninterruptible wait for a disk.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 
-/// The phase of a server process.
+/// A server process's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is not ready yet.
+    /// The process is not ready yet.
     Starting,
-    /// It is the one that serves.
+    /// The process serves clients.
     Serving,
-    /// It finishes the work in progress.
+    /// The process finishes the work in progress.
     Draining,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Phase {
 pub(crate) enum PhaseInput {
     /// The process has reported that it serves.
     Ready,
-    /// Another process has replaced it.
+    /// Another process has replaced this process.
     Replaced,
     /// The process has reported that it has failed.
     Failed,
@@ -36,7 +36,7 @@ pub(crate) enum PhaseInput {
     StopNow,
 }
 
-/// The action of the supervisor when the phase changes.
+/// The supervisor's action when the phase changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseAction {
     Nothing,
@@ -52,7 +52,7 @@ impl Phase {
             (Phase::Starting, PhaseInput::Ready) => (Phase::Serving, Nothing),
             (Phase::Starting, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Kill),
             (Phase::Serving, PhaseInput::Replaced) => (Phase::Draining, Send(Command::Drain)),
-            // It drains already, if it says so itself and does not lie.
+            // By its own report, which may be a lie, the process already drains.
             (Phase::Serving, PhaseInput::Failed) => (Phase::Draining, Send(Command::Drain)),
             (Phase::Serving, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Send(Command::Stop)),
             (Phase::Draining, PhaseInput::StopNow) => (Phase::Draining, Kill),
@@ -77,7 +77,7 @@ pub(crate) enum Termination {
     None,
     /// SIGABRT was sent, for a core dump, or the process has reported its end.
     Exiting { kill_at: Instant },
-    /// It was killed, and exits soon, or is given up.
+    /// The process was killed, and exits soon or is given up.
     Killed { give_up_at: Instant },
 }
 

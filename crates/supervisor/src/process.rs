@@ -81,9 +81,9 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood,
-    /// such as one of another version, is aborted unless it drains; the event is then the reason, for the client that
-    /// has requested its start.
+    /// The next event of the process with its descriptors; `None` if none has arrived. A process whose messages are not
+    /// understood, for example another version, is aborted unless it drains. The event is then the reason, for the
+    /// client that has requested the start.
     pub(super) fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         let problem = match self.receive() {
             Ok(event) => return event,
@@ -91,7 +91,7 @@ impl Process {
         };
         self.end_hearing();
         let (message, aborts) = match self.phase() {
-            Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
+            Phase::Draining => (format!("{self}: {problem}; it finishes the requests in progress"), false),
             Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
         };
         log_error(&message);
@@ -135,13 +135,12 @@ impl Process {
         self.terminate(Termination::abort);
     }
 
-    /// Sends the messages for which the process had no room, and waits until it has room; an error if it has none at
-    /// `deadline`.
+    /// Sends the queued messages, and waits until the process can receive them; fails if it cannot at `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Changes the phase, and does what that requires; whether it has changed.
+    /// Changes the phase, and takes the required action; returns whether the phase has changed.
     pub(super) fn apply(&mut self, input: PhaseInput) -> bool {
         let Some((phase, action)) = self.phase().next(input) else { return false };
         if phase != self.phase() {
@@ -159,7 +158,7 @@ impl Process {
         true
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if
+    /// The deadline for requests in progress, `limit` after the process began to drain; `None` without a limit, or if
     /// it does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase() == Phase::Draining && !self.termination.is_killed();
@@ -182,7 +181,7 @@ mod tests {
     /// A process in this phase, and the other end of its connection.
     fn process_in(phase: Phase) -> (Process, SeqpacketSocket) {
         let (program, arguments) = (Path::new("/bin/tail"), ["-f".into(), "/dev/null".into()]);
-        // Without blocked signals, which this program would unblock.
+        // The child starts without blocked signals, since this program does not unblock them.
         let handle = sanderling_os::process::spawn(program, "tail", &arguments, &[]);
         let (own, other) = SeqpacketSocket::pair().expect("a pair");
         let connection = Connection::from_fd(own.into()).expect("a connection");

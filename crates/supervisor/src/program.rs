@@ -1,4 +1,4 @@
-//! The program of the server processes, and the program that an upgrade switches to.
+//! The server processes' program, and the program that an upgrade switches to.
 
 use sanderling_os::process::ProcessHandle;
 use sanderling_os::signals;
@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-/// The running program, even if another one has its path now.
+/// The running program, even if its path now leads to another.
 pub(super) const RUNNING: &str = "/proc/self/exe";
 
-/// The path of this program as it was started. A link that has been changed to a new version leads to that.
+/// The path of this program as it was started. A link that was switched to a new version leads to the new version.
 pub(super) fn installed_path() -> PathBuf {
     let name = env::args_os().next().unwrap_or_default();
     let folder = env::current_dir().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(super) fn spawn(
     arguments: &[OsString],
     descriptors: &[(String, BorrowedFd<'_>)],
 ) -> io::Result<ProcessHandle> {
-    // A signal to all processes with the name of the program would kill one that has no handler yet.
+    // A signal to all processes with the program's name would kill one that has no handler yet.
     signals::block_all()?;
     let process = sanderling_os::process::spawn(program, name, arguments, descriptors);
     signals::unblock_all()?;

@@ -1,22 +1,23 @@
-//! The start of a server process: a table of its transitions, and of the reactions to a failure. It knows no process.
+//! The startup of a server process: a table of its transitions, and of the reactions to a failure. This module handles
+//! no processes.
 
-/// Why a server process is started.
+/// The reason why a server process is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StartReason {
-    /// It is the first.
+    /// The process is the first.
     First,
     /// The server process has exited.
     Restart,
     /// The serving process cannot apply the new configuration.
     Reload { why: String, forced_zones: Vec<String> },
-    /// It runs the newly installed program.
+    /// The process runs the newly installed program.
     Upgrade,
     /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the
     /// current configuration must serve them.
     RecoverNewSockets,
 }
 
-/// The stage of the start.
+/// The stage of the startup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartState {
     Pending,
@@ -26,7 +27,7 @@ pub(crate) enum StartState {
     TimedOut,
 }
 
-/// An event during a start.
+/// An event during startup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartInput {
     Ready,
@@ -35,7 +36,7 @@ pub(crate) enum StartInput {
     Exited,
 }
 
-/// The next action of the supervisor.
+/// The supervisor's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartStep {
     Wait(StartState),
@@ -45,7 +46,7 @@ pub(crate) enum StartStep {
     Serve,
     /// The start has failed.
     Fail {
-        /// Whether the process has reported why.
+        /// Whether the process has reported the reason.
         is_reported: bool,
     },
 }
@@ -54,7 +55,7 @@ impl StartState {
     /// The next step.
     pub(crate) fn next(self, input: StartInput) -> StartStep {
         match (self, input) {
-            // The process was killed: its reports come too late.
+            // The process was killed, so its reports come too late.
             (StartState::TimedOut, StartInput::Ready | StartInput::Refused | StartInput::DeadlinePassed) => {
                 StartStep::Wait(StartState::TimedOut)
             }
@@ -80,7 +81,7 @@ pub(crate) enum AfterFailure {
 }
 
 impl AfterFailure {
-    /// The reaction to the failure of a start for this `reason`.
+    /// The reaction to a failed start for this `reason`.
     pub(crate) fn of(reason: &StartReason, has_serving_process: bool, has_new_sockets: bool) -> AfterFailure {
         match reason {
             StartReason::First => AfterFailure::Exit,
@@ -92,30 +93,30 @@ impl AfterFailure {
     }
 }
 
-/// Starts in a row with good versions of zones and certificates that may fail. A process before has sent them, which
-/// may have run foreign code: further starts are without them.
+/// Maximum failed starts in a row with good versions of zones and certificates. An earlier process, which may have run
+/// foreign code, has sent these versions: further starts are without them.
 const FAILURES_WITH_KEPT_MAX: u32 = 2;
 
 /// The good versions of zones and certificates from earlier processes that a server process gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptVersions {
-    /// There are none.
+    /// No good versions exist.
     None,
-    /// All of them.
+    /// The process gets all good versions.
     Passed,
-    /// None of them.
+    /// The process gets no good versions.
     Withheld,
 }
 
 impl KeptVersions {
-    /// The versions that a process gets if there are some, after this number of processes with them have exited before
-    /// they were ready.
+    /// The versions that a process gets if any exist, after this number of processes with good versions has failed to
+    /// start.
     pub(crate) fn after(failure_count: u32) -> KeptVersions {
         if failure_count < FAILURES_WITH_KEPT_MAX { KeptVersions::Passed } else { KeptVersions::Withheld }
     }
 
-    /// The number of failures after that of a process with them that was started for this `reason`. One of a supervisor
-    /// that serves nothing yet is not tried with them again.
+    /// The number of failures, including a process with good versions that was started for this `reason`. If the
+    /// supervisor serves nothing yet, the next start is without them.
     pub(crate) fn failures_after(failure_count: u32, reason: &StartReason) -> u32 {
         if *reason == StartReason::First { FAILURES_WITH_KEPT_MAX } else { failure_count.saturating_add(1) }
     }

@@ -15,8 +15,8 @@ impl<P: PartialEq + for<'c> From<&'c Config>> StartedWith<P> {
         StartedWith { config: Arc::clone(config), part: P::from(config) }
     }
 
-    /// Whether a process that is started with `config` would do the same. Then it takes the place of the configuration
-    /// before, so that it is not compared again.
+    /// Whether a process that is started with `config` would behave in the same way. If so, `config` replaces the
+    /// stored configuration, so that it is not compared again.
     pub(super) fn is_for(&mut self, config: &Arc<Config>) -> bool {
         if Arc::ptr_eq(&self.config, config) {
             return true;

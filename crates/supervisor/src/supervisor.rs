@@ -1,5 +1,5 @@
-//! The loop of the supervisor. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile
-//! wait. A failed task leaves the serving process as it was.
+//! The supervisor's loop. The supervisor does one task at a time: a start, a reload, an upgrade. Requests that come
+//! meanwhile wait. A failed task leaves the serving process as it was.
 
 mod startup;
 mod process_events;
@@ -25,6 +25,7 @@ use self::renewal_commands::RenewalCommands;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::child::{Child, hang_limit};
+use crate::orphans::Orphans;
 use crate::phase::{Phase, PhaseInput, Termination};
 use crate::process::Process;
 use crate::start_states::{KeptVersions, StartReason, StartState};
@@ -50,7 +51,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Reloads and upgrades that wait for the current task.
 const QUEUE_MAX: usize = 64;
-/// Time beyond `drain_timeout_ms` after which a draining process is killed.
+/// Additional time after `drain_timeout_ms` before a draining process is killed.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 /// Pause after a failure to poll, such as for lack of memory.
 const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -68,8 +69,8 @@ struct Supervisor {
     /// The addresses that have been printed on standard output.
     announced: Listeners,
     active: ActiveConfig,
-    /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same
-    /// zones.
+    /// Good versions of zones for the next server process, in sealed memfds. Later versions replace earlier ones of the
+    /// same zone.
     kept_zones: Vec<OwnedFd>,
     /// Starts in a row that have failed with good versions of zones or certificates.
     failed_with_kept_count: u32,
@@ -79,6 +80,7 @@ struct Supervisor {
     renewal_commands: RenewalCommands,
     logs: LogFiles,
     processes: Vec<Process>,
+    orphans: Orphans,
     last_generation: u64,
     task: Option<Task>,
     queue: VecDeque<QueuedRequest>,
@@ -88,9 +90,9 @@ struct Supervisor {
     restart_at: Option<Instant>,
     /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off_count: u64,
-    /// When a server process was replaced last because it has asked for that.
+    /// The last time when a server process was replaced at its own request.
     replaced_itself_at: Option<Instant>,
-    /// Reloads that are in effect, that are in part, and that have failed.
+    /// The numbers of reloads that succeeded, succeeded in part, and failed.
     reload_counts: [u64; 3],
     /// Messages that processes can cause repeatedly.
     limited_log: LimitedLog,
@@ -108,7 +110,7 @@ struct ActiveConfig {
     text: OwnedFd,
 }
 
-/// A client that waits for the status of a server process.
+/// A client that waits for a server process's status.
 #[derive(Clone, Copy, Debug)]
 struct StatusRequest {
     client: ClientId,
@@ -117,7 +119,7 @@ struct StatusRequest {
     generation: u64,
 }
 
-/// The origin of a request, which receives its result.
+/// A request's origin, which receives its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requester {
     /// A client of the control socket.
@@ -129,12 +131,12 @@ enum Requester {
 /// A request that waits for the current task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum QueuedRequest {
-    /// With the zones that are reloaded in any case.
+    /// A reload, with the zones that are reloaded in any case.
     Reload(Requester, Vec<String>),
     Upgrade(Requester),
-    /// With the domain of the site; `None` for that of `serve FOLDER`.
+    /// A reload of one site, with its domain; `None` for the site of `serve FOLDER`.
     ReloadSite(Requester, Option<String>),
-    /// One that waits for the process that is to load the zone.
+    /// A zone command that waits for the process that should load the zone.
     Zone(Requester, ZoneCommand),
     /// The process of this generation asks to be replaced, for this reason.
     Replace(u64, String),
@@ -160,14 +162,15 @@ enum Task {
         requester: Requester,
         next: ActiveConfig,
         forced_zones: Vec<String>,
-        /// The process that was told: no other one answers for it.
+        /// The process that received the command: no other process answers for it.
         generation: u64,
         /// When a new process is started instead.
         deadline: Instant,
     },
     /// A server process starts.
     Start(Start),
-    /// A server process has replaced another one for a reload, which is answered when that one accepts no more.
+    /// A server process has replaced another for a reload, which is answered when the replaced process has stopped
+    /// accepting.
     Replace(Replacement),
 }
 
@@ -205,7 +208,7 @@ impl Task {
         }
     }
 
-    /// Whether it is a reload that process `generation` was told to do.
+    /// Whether the task is a reload that process `generation` was told to do.
     fn is_reload_of(&self, generation: u64) -> bool {
         matches!(self, Task::Reload { generation: told, .. } if *told == generation)
     }
@@ -224,7 +227,7 @@ impl Task {
 enum Lifecycle {
     #[default]
     Running,
-    /// It exits when all server processes have exited.
+    /// The supervisor exits when all server processes have exited.
     Stopping {
         /// The clients that wait for it.
         waiting: Vec<ClientId>,
@@ -254,7 +257,7 @@ impl Lifecycle {
         }
     }
 
-    /// The clients that wait for the end.
+    /// The clients that wait until the server has stopped.
     fn into_waiting(self) -> Vec<ClientId> {
         match self {
             Lifecycle::Running => Vec::new(),
@@ -279,7 +282,7 @@ impl Supervisor {
             self.handle_keeper_events();
             self.reap_keepers();
             if let Some(exit) = self.reap() {
-                // A server process that was to be adopted still answers at the control socket.
+                // A server process that should be adopted still answers at the control socket.
                 if self.processes.is_empty() {
                     self.keeper.end();
                     self.control.take().into_iter().for_each(ControlSocket::remove);
@@ -290,6 +293,7 @@ impl Supervisor {
             self.handle_deadlines();
             self.begin_next();
             self.send_supervision();
+            self.orphans.reap();
             if self.lifecycle.is_stopping() && self.processes.is_empty() {
                 return self.finish();
             }
@@ -317,8 +321,8 @@ impl Supervisor {
             [heartbeat, retry, process.drain_deadline(drain_limit), process.termination.deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
-        // Requests that wait for the end of the task, or for a serving process, are checked then: their time may be
-        // over meanwhile.
+        // Requests that wait for the end of the task, or for a serving process, are checked then, because they may have
+        // timed out meanwhile.
         let is_idle = self.task.is_none();
         let is_serving = self.processes.iter().any(|process| process.phase() == Phase::Serving);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
@@ -358,7 +362,7 @@ impl Supervisor {
 
     fn enqueue(&mut self, request: QueuedRequest) {
         if request.requester() == Requester::None && self.queue.contains(&request) {
-            // The one that waits does what this one asks for.
+            // The waiting request already covers this one.
             return;
         }
         if self.lifecycle.is_stopping() {
@@ -418,7 +422,7 @@ impl Supervisor {
                 Command::HandOver => {
                     let pid = std::process::id();
                     let message = format!(
-                        "a supervisor is already running, process {pid}; stop it first, or name another control socket"
+                        "a supervisor is already running, process {pid}; stop it first, or specify another control socket"
                     );
                     self.reply(requester, Err(&message));
                 }
@@ -556,7 +560,7 @@ impl ActiveConfig {
         Ok(ActiveConfig { config: Arc::clone(&self.config), text })
     }
 
-    /// When the configuration was read: the memfd keeps the time of its last write, through an exec as well.
+    /// The time when the configuration was read: the memfd keeps the time of its last write, even through an exec.
     fn read_at(&self) -> SystemTime {
         let text = self.text.try_clone().map(File::from);
         text.and_then(|text| text.metadata()?.modified()).unwrap_or(UNIX_EPOCH)

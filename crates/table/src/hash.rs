@@ -5,7 +5,7 @@ use core::hash::{BuildHasher, Hasher};
 /// The random seed of one table's hash: clients choose keys (the paths of requests) and must not know which collide.
 ///
 /// Each step multiplies two words to 128 bits and combines the halves, as wyhash and foldhash do: one multiplication
-/// per 16 bytes. It is not a cryptographic hash.
+/// per 16 bytes. The hash is not cryptographic.
 pub(crate) struct HashSeed([u64; 3]);
 
 impl HashSeed {

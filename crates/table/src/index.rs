@@ -14,7 +14,7 @@ pub(crate) struct Bucket(u64);
 impl Bucket {
     /// Never used: a probe ends here.
     pub(crate) const EMPTY: Bucket = Bucket(0);
-    /// Its entry was invalidated: a probe continues.
+    /// The bucket's entry was invalidated: a probe continues.
     pub(crate) const TOMBSTONE: Bucket = Bucket(1 << 32);
 
     pub(crate) fn new(hash: u64, number: SlotNumber) -> Bucket {
@@ -43,8 +43,8 @@ fn tag(hash: u64) -> u64 {
 
 /// Open addressing with linear probing. At least half of the buckets are EMPTY, so that probes are short.
 ///
-/// It is freed with the table only. A replaced index may be filled again later: a thread that still probes it may miss
-/// entries, which [`crate::Table`] detects.
+/// The index is freed only with the table. A replaced index may be filled again later: a thread that still probes it
+/// may miss entries, which [`crate::Table`] detects.
 pub(crate) struct Index {
     buckets: Box<[AtomicU64]>,
 }

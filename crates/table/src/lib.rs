@@ -44,7 +44,7 @@
 //!
 //! * **Look-up**: probe the index, increment the slot's count unless the entry is dead, then check that the bucket is
 //!   unchanged and the generation valid; if not, decrement and start again. Then compare the key.
-//! * **Invalidation**, with the writers' lock: the bucket becomes a tombstone or that of the successor; the generation
+//! * **Invalidation**, with the writers' lock: the bucket becomes a tombstone or the successor's bucket; the generation
 //!   changes; the table's version changes. The table's own reference is dropped after the lock is released.
 //! * **Last decrement**: drops the entry, then frees its slot.
 //! * **Cached look-up**: a private probe and one load of the generation. The worker owns a reference, so a lost race

@@ -37,8 +37,8 @@ impl RefCount {
 
     /// Adds a reference; `false` if the entry is dead.
     ///
-    /// One addition that cannot fail, as in Linux's `file_ref`: unlike a compare-and-swap loop it costs the same with
-    /// any number of threads.
+    /// A single addition that cannot fail, as in Linux's `file_ref`: unlike a compare-and-swap loop, it costs the same
+    /// with any number of threads.
     #[inline]
     pub(crate) fn try_increment(&self) -> bool {
         // Acquire pairs with the Release in `start` if the entry is alive. If it is dead, it pairs with the AcqRel in

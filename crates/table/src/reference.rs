@@ -29,7 +29,7 @@ impl<'t, K, V> Ref<'t, K, V> {
         Ref { slots, slot }
     }
 
-    /// The key of this entry.
+    /// This entry's key.
     #[inline]
     pub fn key(&self) -> &K {
         // SAFETY: `self` is a reference to the entry and outlives the result.

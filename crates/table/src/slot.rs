@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotNumber(pub(crate) u32);
 
-/// How often an entry was published or invalidated in a slot. Even: the entry is valid. Odd: it is invalidated, or the
-/// slot is free.
+/// The number of times that an entry was published or invalidated in a slot. Even: the entry is valid. Odd: it is
+/// invalidated, or the slot is free.
 ///
 /// While there is a reference the slot can only change from valid to invalidated, so a holder needs no comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

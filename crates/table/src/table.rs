@@ -35,9 +35,10 @@ pub struct Table<K, V> {
 struct Read {
     /// The current index; `Writer::indexes` owns it.
     index: AtomicPtr<Index>,
-    /// How many rebuilds of the index have begun: a look-up that finds nothing checks whether there was one meanwhile.
+    /// The number of index rebuilds that have begun: a look-up that finds nothing checks whether one happened
+    /// meanwhile.
     rebuild_count: AtomicU64,
-    /// How many entries were invalidated: a worker checks whether its local cache may have invalidated ones.
+    /// The number of invalidated entries: a worker checks whether its local cache may have invalidated ones.
     version: AtomicU64,
     seed: HashSeed,
     capacity_max: usize,
@@ -75,7 +76,7 @@ impl<K, V> Table<K, V> {
     /// An empty table for at most `capacity_max` values, including invalidated ones that still have references.
     ///
     /// # Panics
-    /// If `capacity_max` is not in 1 to [`CAPACITY_MAX`].
+    /// Panics if `capacity_max` is not in 1 to [`CAPACITY_MAX`].
     pub fn new(capacity_max: usize) -> Table<K, V> {
         assert!((1..=CAPACITY_MAX).contains(&capacity_max), "the capacity of a table is 1 to {CAPACITY_MAX}");
         let index = Arc::new(Index::new(BUCKET_COUNT_MIN));
@@ -161,7 +162,7 @@ impl<K, V> Table<K, V> {
     /// meanwhile may still count.
     ///
     /// # Panics
-    /// If an invariant is violated, which is a bug in this crate or a memory error.
+    /// Panics if an invariant is violated, which is a bug in this crate or a memory error.
     pub fn check(&self) -> usize {
         let writer = self.lock();
         let index = self.index();
@@ -194,7 +195,7 @@ impl<K, V> Table<K, V> {
         writer.free.created_count() as usize - seen.len()
     }
 
-    /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all
+    /// The number of invalidated entries. Acquire pairs with the Release in `replace_bucket`: the generations of all
     /// these have changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {

@@ -156,7 +156,7 @@ fn bucket_that_returns_to_the_same_slot() {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
         // To the other slot and, unless the reader has a reference to the first, back: then the reader gets another
-        // entry than it looked up, with the same bucket and key. It must see all of that entry.
+        // entry than it looked up, with the same bucket and key. The reader must see all of that entry.
         assert!(race.insert(1, 2));
         race.insert(1, 3);
         assert!(matches!(reader.join().unwrap(), Some(1..=3)));

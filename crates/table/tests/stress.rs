@@ -60,7 +60,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("an integer"))
 }
 
-/// One worker: mostly cached look-ups, some references that it keeps longer, and some changes.
+/// A worker: mostly cached look-ups, some references that it keeps longer, and some changes.
 fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Rng, steps: u64) {
     let mut cache = LocalCache::new(table, 8);
     let mut kept = Vec::new();

@@ -36,9 +36,9 @@ pub fn wget_mirror(url: &str, directory: &str) -> Ended {
     run_program("wget", "wget", &[&fixed, ["--directory-prefix", directory, url].as_slice()].concat())
 }
 
-/// `dig` at this server, with these arguments: a name, a type, `+short`. It reads no configuration and tries once, over
-/// TCP: its UDP sockets are reuseport sockets, as those of the server, so it may choose the port of the server for
-/// itself, and receive its own query.
+/// `dig` at this server, with these arguments: a name, a type, `+short`. `dig` reads no configuration and tries once,
+/// over TCP: its UDP sockets are reuseport sockets, like the server's, so it may choose the server's port for itself,
+/// and receive its own query.
 #[track_caller]
 pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
     let (at, port) = (format!("@{}", server.ip()), server.port().to_string());
@@ -46,7 +46,7 @@ pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
     run_program("dig", "bind9-dnsutils", &[&fixed, arguments].concat())
 }
 
-/// The same over UDP, for tests of what is different there. It asks again if it has received its own query.
+/// `dig` over UDP, for tests of the differences. The query is repeated if `dig` has received its own query.
 #[track_caller]
 pub fn dig_udp(server: SocketAddr, arguments: &[&str]) -> Ended {
     let ask = || dig(server, &[&["+notcp"], arguments].concat());
@@ -105,7 +105,7 @@ impl RawConnection {
         self.stream.write_all(bytes)
     }
 
-    /// The same connection, for a thread that sends while another one reads.
+    /// A second handle of the connection, for a thread that sends while another reads.
     #[track_caller]
     pub fn second_end(&self) -> RawConnection {
         RawConnection { stream: self.stream.try_clone().expect("a descriptor is left"), peer: self.peer }
@@ -216,7 +216,7 @@ pub fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     connection.read_message()
 }
 
-/// The same from a server that may not run; `None` if there is no connection, or no reply on it.
+/// The reply from a server that may not run; `None` without a connection, or without a reply on it.
 pub fn try_tcp_reply(server: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&server, DEADLINE).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).ok()?;

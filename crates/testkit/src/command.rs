@@ -11,13 +11,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the directory of the control socket.
+/// The environment variable with the control socket's directory.
 pub(crate) const CONTROL_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit status.
+    /// The program's exit status.
     pub status: ExitStatus,
     /// Standard output that the test has not read before.
     pub output: Vec<u8>,
@@ -66,7 +66,7 @@ fn program() -> PathBuf {
 /// A directory that is not the control directory of another test. The server creates it.
 fn control_directory() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // The path of a socket has at most 107 bytes (unix(7)).
+    // A socket's path has at most 107 bytes (unix(7)).
     const PATH_BYTES_MAX: usize = 80;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("run-{}-{number}", std::process::id());
@@ -113,7 +113,7 @@ pub fn run_to_end(mut command: Command, deadline: Duration) -> Ended {
     Ended { status, output, errors: errors.text_at_end() }
 }
 
-/// The standard error of a program: its lines, and the text of those received so far.
+/// A program's standard error: its lines, and the text of those received so far.
 pub(crate) struct Errors(Mutex<(Receiver<String>, String)>);
 
 impl Errors {

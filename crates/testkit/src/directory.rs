@@ -31,7 +31,7 @@ impl TestDirectory {
         directory
     }
 
-    /// The path of the directory.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -69,7 +69,7 @@ impl TestDirectory {
         self.control_with(name, &[])
     }
 
-    /// The same with further arguments.
+    /// Runs the command with further arguments.
     #[track_caller]
     pub fn control_with(&self, name: &str, arguments: &[&str]) -> Ended {
         let mut command = sanderling();

@@ -85,8 +85,8 @@ impl<'q> Question<'q> {
         Reply::parse(&tcp_reply(server, &self.message()))
     }
 
-    /// The same with a server that may not run yet; `None` if it does not answer. For [`crate::wait_until`], where
-    /// `dig` would be a process for each look.
+    /// Queries a server that may not run yet; `None` if it does not answer. For [`crate::wait_until`], where `dig`
+    /// would be a process for each look.
     pub fn try_query(&self, server: SocketAddr) -> Option<Reply> {
         try_tcp_reply(server, &self.message()).map(|reply| Reply::parse(&reply))
     }

@@ -10,7 +10,7 @@ const PORTS: Range<u16> = 10_000..32_000;
 /// A port belongs to the test process that has it bound at this address, which no program under test uses.
 const RESERVATIONS: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
-/// The ports of this process. They stay reserved until it ends, since programs are started again at their address.
+/// This process's ports. The ports stay reserved until the process ends, since programs are restarted at their address.
 static RESERVED: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
 /// An address of the loopback interface, for UDP and TCP, that no other call returns while this process runs.
@@ -19,7 +19,8 @@ pub fn free_address() -> SocketAddr {
     free_address_at(Ipv4Addr::LOCALHOST)
 }
 
-/// The same at another address of the loopback interface. The port is no other call's, whatever its address is.
+/// A free address at another IP address of the loopback interface. The port is no other call's, whatever its address
+/// is.
 #[track_caller]
 pub fn free_address_at(ip: Ipv4Addr) -> SocketAddr {
     for _ in PORTS {

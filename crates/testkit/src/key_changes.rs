@@ -25,7 +25,7 @@ pub struct KeyChange {
 /// All changes. A line of the files has `section | key | old text | new text | replaced processes`.
 ///
 /// # Panics
-/// A line has another form, or its old text is not in the configuration.
+/// Panics if a line has another form, or its old text is not in the configuration.
 pub fn key_changes() -> Vec<KeyChange> {
     let files = [(FULL, include_str!("key_changes/of_full.txt")), (SMALL, include_str!("key_changes/of_small.txt"))];
     let of_file = |(before, lines): (&'static str, &'static str)| lines.lines().map(move |line| change(before, line));

@@ -1,6 +1,6 @@
 //! For tests of several crates: the program under test, clients, temporary directories, random bytes.
 //!
-//! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`] by itself.
+//! A test that fails prints the program's output. No helper waits longer than [`DEADLINE`] by itself.
 #![forbid(unsafe_code)]
 
 pub mod dns;
@@ -34,7 +34,8 @@ pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, St
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time in which a program must start, answer or end. It is for machines under load: no test that passes waits for it.
+/// Time in which a program must start, answer or end. The time allows for machines under load: no test that passes
+/// waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pauses between two looks at what is waited for: short at first, since most of it comes soon, and twice as long each
@@ -64,7 +65,7 @@ pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) -> Duration {
     wait_within(DEADLINE, what, is_so)
 }
 
-/// The same for what needs more than [`DEADLINE`] in a test that passes.
+/// Waits for an event that takes longer than [`DEADLINE`] in a test that passes.
 #[track_caller]
 pub fn wait_within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let (start, mut pauses) = (Instant::now(), Pauses::default());
@@ -75,7 +76,7 @@ pub fn wait_within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bo
     start.elapsed()
 }
 
-/// A seed for random numbers: that of the variable `SANDERLING_SEED`, or another one in each run. It is printed.
+/// A seed for random numbers: from the variable `SANDERLING_SEED`, or different in each run. The seed is printed.
 pub fn seed() -> u64 {
     let given = std::env::var("SANDERLING_SEED").ok().map(|text| text.parse().expect("SANDERLING_SEED is a number"));
     let seed = given.unwrap_or_else(|| fastrand::u64(..));

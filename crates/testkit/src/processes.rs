@@ -8,16 +8,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::Command;
 
-/// The children of a process, the oldest first, as the kernel lists them.
+/// A process's children, the oldest first, as the kernel lists them.
 ///
 /// # Errors
-/// There is no such process.
+/// Returns an error if the process does not exist.
 pub fn children_of(parent: u32) -> io::Result<Vec<u32>> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
     Ok(children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect())
 }
 
-/// The server processes of a supervisor, the oldest first; none if it has exited.
+/// A supervisor's server processes, the oldest first; none if it has exited.
 pub fn server_pids(supervisor: u32) -> Vec<u32> {
     let is_server = |pid: &u32| {
         let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn children_with(supervisor: u32, command: &str) -> Vec<u32> {
 /// A copy of a descriptor of another process, as foreign code in it has it (pidfd_getfd(2)).
 ///
 /// # Errors
-/// It has no such descriptor, or this user may not take it.
+/// Returns an error if the process has no such descriptor, or this user may not take it.
 pub fn descriptor_of(pid: u32, number: i32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -55,7 +55,7 @@ pub fn descriptor_of(pid: u32, number: i32) -> io::Result<OwnedFd> {
 /// The numbers and names of the descriptors that a process has inherited from its supervisor.
 ///
 /// # Errors
-/// The process has ended, or belongs to another user.
+/// Returns an error if the process has ended, or belongs to another user.
 pub fn inherited_by(pid: u32) -> io::Result<Vec<(i32, String)>> {
     let environment = fs::read(format!("/proc/{pid}/environ"))?;
     let names = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"LISTEN_FDNAMES="));
@@ -73,7 +73,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
 /// Sends a message over a Unix socket as the process `pid` of the user `uid` would, which root may.
 ///
 /// # Errors
-/// Those of `sendmsg(2)`.
+/// Returns the errors of `sendmsg(2)`.
 pub fn send_as(
     socket: BorrowedFd<'_>,
     message: &[u8],

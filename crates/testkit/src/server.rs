@@ -14,15 +14,16 @@ use std::time::Instant;
 /// The numbers of listeners that a program must announce before a test continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListenerCounts {
-    /// Those of HTTP.
+    /// The number of HTTP listeners.
     pub http: usize,
-    /// Those of DNS.
+    /// The number of DNS listeners.
     pub dns: usize,
 }
 
-/// A running program with its process group. Dropping it ends it; a program that does not end in time fails the test.
+/// A running program with its process group. Dropping the value stops the program; a program that does not exit in time
+/// fails the test.
 ///
-/// It has ended when no process has its standard output open.
+/// The program has ended when no process has its standard output open.
 pub struct TestServer {
     child: Child,
     lines: Receiver<String>,
@@ -121,7 +122,7 @@ impl TestServer {
         self.child.id()
     }
 
-    /// The ID of the server process, when it is the only one.
+    /// The server process's ID, when it is the only one.
     #[track_caller]
     pub fn server_process_id(&self) -> u32 {
         let mut pids = Vec::new();
@@ -250,7 +251,7 @@ impl TestServer {
         Ended { status, output: output.into_bytes(), errors: self.errors.text_at_end() }
     }
 
-    /// Kills the process group. Its ID is still ours: the child has not been waited for.
+    /// Kills the process group. The process group ID is still ours: the child has not been waited for.
     fn kill(&mut self) {
         send_signal("KILL", &format!("-{}", self.child.id()));
         let _ = self.child.kill();

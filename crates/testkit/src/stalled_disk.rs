@@ -1,6 +1,6 @@
 //! A FUSE file system that answers some requests only when a test says so: a disk that does not answer.
 //!
-//! It serves the part of the protocol (linux/fuse.h, version 7.31) that reading files takes.
+//! The server implements the part of the protocol (linux/fuse.h, version 7.31) that reading files needs.
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::File;
@@ -16,7 +16,7 @@ pub const STALLED: &str = "stalled.bin";
 pub const NOT_FOUND_YET: &str = "not-found-yet";
 /// The file whose reads are answered at once.
 pub const ANSWERED: &str = "answered.bin";
-/// The length of each file.
+/// Each file's length.
 pub const FILE_BYTES: usize = 200_000;
 /// Each byte of them.
 pub const CONTENT: u8 = b'd';
@@ -168,7 +168,7 @@ impl Device {
     fn write(&self, request_id: u64, error: i32, body: &[u8]) {
         let length = 16 + body.len() as u32;
         let head = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &request_id.to_ne_bytes()].concat();
-        // It fails if the request was given up.
+        // The call fails if the request was given up.
         let _ = (&self.file).write(&[&head, body].concat());
     }
 }

@@ -1,5 +1,5 @@
-//! A certificate chain with its private key: read from PEM, refused if clients could not use it, and checked for what
-//! they might refuse.
+//! A certificate chain with its private key: read from PEM, refused if clients could not use it, and checked for
+//! defects that clients might refuse.
 
 use crate::certificate_error::{CertificateError, CertificateProblem, FileContent};
 use crate::der::{self, Elements};
@@ -27,15 +27,15 @@ pub struct Certificate {
 struct Facts {
     dns_names: Vec<String>,
     addresses: Vec<IpAddr>,
-    /// Its other alternative names, for which no client accepts it.
+    /// The other alternative names, for which no client accepts the certificate.
     unusable_names: Vec<String>,
     /// The name of its subject.
     subject: String,
-    /// Its permitted uses do not include servers.
+    /// Whether the permitted uses exclude servers.
     is_for_clients_only: bool,
-    /// It demands that the server sends a stapled response about its revocation.
+    /// Whether the certificate demands a stapled response about its revocation.
     must_staple: bool,
-    /// The type of its key, with the curve or other parameters, as DER.
+    /// The key's type, with the curve or other parameters, as DER.
     key_algorithm: Vec<u8>,
     issuer: String,
     not_before_unix_s: u64,
@@ -43,7 +43,7 @@ struct Facts {
 }
 
 impl Certificate {
-    /// A chain of certificates, that of the server first, and its key as PKCS#8, SEC1 or PKCS#1, both as PEM.
+    /// A chain of certificates, the server certificate first, and its key as PKCS#8, SEC1 or PKCS#1, both as PEM.
     ///
     /// The decoded key is erased after it is loaded. The caller erases `key`.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, CertificateError> {
@@ -73,7 +73,7 @@ impl Certificate {
         Ok(Certificate { certified: Arc::new(CertifiedKey::new(chain, key)), facts: Arc::new(facts) })
     }
 
-    /// A chain as DER, that of the server first, whose key is in another process.
+    /// A chain as DER, the server certificate first, whose key is in another process.
     pub fn with_remote_key(
         chain: Vec<Vec<u8>>,
         signer: &Arc<dyn RemoteSigner>,
@@ -88,7 +88,7 @@ impl Certificate {
         Certificate::new(chain, Arc::new(key))
     }
 
-    /// Its key, which is in this process.
+    /// The certificate's key, which is in this process.
     pub fn private_key(&self) -> PrivateKey {
         PrivateKey(Arc::clone(&self.certified.key))
     }
@@ -100,7 +100,7 @@ impl Certificate {
         Some(KeyId::of(&parsed.subject_public_key_info()))
     }
 
-    /// The certificates, that of the server first.
+    /// The certificates, the server certificate first.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.certified.cert
     }
@@ -115,8 +115,8 @@ impl Certificate {
         !self.facts.addresses.is_empty()
     }
 
-    /// Whether it is valid for `host`: a name in any letter case, with or without a dot at its end, a wildcard that it
-    /// has, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
+    /// Whether the certificate is valid for `host`: a name in any letter case, with or without a dot at its end, one of
+    /// its own wildcards, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
         let name = host.strip_suffix(b".").unwrap_or(host);
         let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
@@ -139,7 +139,7 @@ impl Certificate {
         (self.facts.not_before_unix_s..=self.facts.not_after_unix_s).contains(&now_unix_s)
     }
 
-    /// Whether clients support its key if they support that of `other`.
+    /// Whether clients support this key if they support the key of `other`.
     pub fn has_same_key_type(&self, other: &Certificate) -> bool {
         self.facts.key_algorithm == other.facts.key_algorithm
     }
@@ -149,17 +149,17 @@ impl Certificate {
         &self.facts.issuer
     }
 
-    /// The last second in which it is valid, since 1970.
+    /// The last second of the validity, since 1970.
     pub fn not_after_unix_s(&self) -> u64 {
         self.facts.not_after_unix_s
     }
 
-    /// The first second in which it is valid, since 1970.
+    /// The first second of the validity, since 1970.
     pub fn not_before_unix_s(&self) -> u64 {
         self.facts.not_before_unix_s
     }
 
-    /// The type of its key: `ECDSA`, `RSA`, `Ed25519`, or `ECDSA (P-521)`, which fewer clients support.
+    /// The key's type: `ECDSA`, `RSA`, `Ed25519`, or `ECDSA (P-521)`, which fewer clients support.
     pub fn key_type(&self) -> &'static str {
         match self.certified.key.algorithm() {
             SignatureAlgorithm::ECDSA if contains(&self.facts.key_algorithm, der::P521) => "ECDSA (P-521)",
@@ -169,7 +169,8 @@ impl Certificate {
         }
     }
 
-    /// Why clients may refuse it at `now_unix_s` as the certificate of `names`: host names, wildcards and addresses.
+    /// The reasons why clients may refuse the certificate at `now_unix_s` for `names`: host names, wildcards and
+    /// addresses.
     pub fn problems<'n>(&self, now_unix_s: u64, names: impl IntoIterator<Item = &'n str>) -> Vec<CertificateProblem> {
         let mut problems = Vec::new();
         problems.extend(self.time_problem(now_unix_s));
@@ -197,7 +198,7 @@ impl Certificate {
         problems
     }
 
-    /// That browsers do not support its key.
+    /// The problem that browsers do not support the key.
     pub fn key_problem(&self) -> Option<CertificateProblem> {
         let key_type = self.key_type();
         let is_supported = matches!(key_type, "ECDSA" | "RSA");

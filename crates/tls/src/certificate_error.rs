@@ -1,4 +1,4 @@
-//! Why a certificate cannot be used, or clients may refuse it, and the remedy.
+//! The reason why a certificate cannot be used, or clients may refuse it, and the remedy.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum FileContent {
     /// Nothing.
     #[error("is empty")]
     Nothing,
-    /// The key of a certificate, as PEM.
+    /// A certificate's key, as PEM.
     #[error("has a private key")]
     Key,
     /// A certificate, as PEM.
@@ -54,7 +54,7 @@ pub enum FileContent {
     Unknown,
 }
 
-/// Why a chain or a key cannot be used.
+/// The reason why a chain or a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A PEM section of a file has no end.
@@ -65,29 +65,29 @@ pub enum CertificateError {
     Damaged {
         /// The file.
         file: PemFile,
-        /// Why.
+        /// The reason why.
         reason: String,
     },
-    /// A section of a file is indented, so that it is not one of PEM.
+    /// A section of a file is indented, which PEM does not allow.
     #[error("{file} has white space before -----BEGIN in line {line}")]
     Indented {
         /// The file.
         file: PemFile,
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
     },
     /// The chain has no certificate.
     #[error("the chain has no certificate: it {0}")]
     NoCertificate(FileContent),
-    /// The key is in the file of the chain, and the certificate in that of the key.
+    /// The key is in the chain file, and the certificate in the key file.
     #[error("the chain has a private key, and the key file has a certificate")]
     Swapped,
     /// A certificate of the chain, from 1, cannot be parsed.
     #[error("certificate {number} of the chain is damaged or cut ({reason})")]
     InvalidCertificate {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
-        /// Why.
+        /// The reason why.
         reason: String,
     },
     /// The key file has no private key.
@@ -99,10 +99,10 @@ pub enum CertificateError {
     /// The key is damaged, or of a type that is not supported.
     #[error("the private key cannot be used: {0}")]
     UnsupportedKey(String),
-    /// The certificate of the key is in the chain, but not first.
+    /// The key's certificate is in the chain, but not first.
     #[error("the private key belongs to certificate {number} of the chain, not to the first one")]
     NotFirst {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
     },
     /// The key belongs to another certificate.
@@ -111,7 +111,7 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// How to fix it.
+    /// The remedy, for the operator.
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateError::Cut(PemFile::Chain)
@@ -129,99 +129,97 @@ impl CertificateError {
                 FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nokeys -out chain.pem`",
                 FileContent::Pkcs7 => "convert it with `openssl pkcs7 -print_certs -in FILE -out chain.pem`",
                 FileContent::Der => "convert it with `openssl x509 -inform der -in FILE -out chain.pem`",
-                FileContent::Request => "name the file with the certificate that the authority has issued for it",
+                FileContent::Request => "specify the file with the certificate that the authority has issued for it",
                 _ => {
-                    "name the file with the certificates as PEM (-----BEGIN CERTIFICATE-----), often called fullchain.pem"
+                    "specify the file with the certificates as PEM (-----BEGIN CERTIFICATE-----), often called fullchain.pem"
                 }
             },
             CertificateError::NoKey(content) => match content {
                 FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nocerts -nodes -out key.pem`",
                 FileContent::Der => "convert it with `openssl pkey -inform der -in FILE -out key.pem`",
                 _ => {
-                    "name the file with the private key as PEM (-----BEGIN PRIVATE KEY-----), often called privkey.pem"
+                    "specify the file with the private key as PEM (-----BEGIN PRIVATE KEY-----), often called privkey.pem"
                 }
             },
-            CertificateError::Swapped => "exchange `chain` and `key`",
+            CertificateError::Swapped => "swap `chain` and `key`",
             CertificateError::EncryptedKey => "remove the passphrase with `openssl pkey -in KEY -out NEW`",
             CertificateError::UnsupportedKey(_) => {
                 "request a certificate with an ECDSA key (P-256, P-384), an RSA key of 2048 to 8192 bits, or an Ed25519 key, \
                  as PKCS#8, SEC1 or PKCS#1"
             }
-            CertificateError::NotFirst { .. } => {
-                "put the certificate of the server first, and then those of its issuers"
-            }
+            CertificateError::NotFirst { .. } => "put the server certificate first, and then its issuers' certificates",
             CertificateError::KeyMismatch => "use the key that the certificate was requested with",
         }
     }
 }
 
-/// Why clients may refuse a certificate.
+/// The reason why clients may refuse a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateProblem {
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("the certificate expired {} ago", Days(*.since_s))]
     Expired {
         /// Seconds since it expired.
         since_s: u64,
     },
-    /// Its time has not begun.
+    /// The certificate is not valid yet.
     #[error("the certificate becomes valid in {}", Days(*.in_s))]
     NotYetValid {
         /// When.
         in_s: u64,
     },
-    /// It is in the last part of its lifetime.
+    /// The certificate is in the last part of its lifetime.
     #[error("the certificate expires in {}", Days(*.in_s))]
     ExpiresSoon {
         /// When.
         in_s: u64,
     },
-    /// A certificate of the chain is not followed by that of its issuer, which is elsewhere in the chain.
-    #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
+    /// A certificate of the chain is not followed by its issuer's certificate, which is elsewhere in the chain.
+    #[error("certificate {number} of the chain is not followed by its issuer's certificate")]
     ChainOutOfOrder {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
     },
-    /// The issuer of a certificate is not in the chain, where clients need it.
+    /// A certificate's issuer is not in the chain, where clients need it.
     #[error("the issuer of certificate {number}, {issuer}, is not in the chain")]
     ChainIncomplete {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
         /// The issuer's name.
         issuer: String,
     },
-    /// It has no name except that of its subject.
+    /// The certificate has no name except its subject's.
     #[error("the certificate has no subject alternative name, and clients ignore its common name, {subject}")]
     NoAlternativeName {
         /// The name of its subject.
         subject: String,
     },
-    /// It has names, and clients do not accept it for them.
+    /// The certificate has names for which clients do not accept it.
     #[error("clients do not accept these subject alternative names of the certificate: {names}")]
     UnusableNames {
         /// The names.
         names: String,
     },
-    /// Its extended key usage does not include servers.
+    /// The extended key usage does not include servers.
     #[error("the certificate is not for servers: its extended key usage lacks serverAuth")]
     NotForServers,
-    /// It demands a response about its revocation, which the server does not send.
+    /// The certificate demands a stapled response about its revocation, which the server does not send.
     #[error(
-        "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it"
+        "the certificate demands OCSP stapling (must-staple), which this server does not support, and some browsers refuse it"
     )]
     MustStaple,
-    /// It was signed with a hash that has been broken.
+    /// The certificate was signed with a broken hash.
     #[error("certificate {number} of the chain has a signature with {hash}, which browsers refuse")]
     WeakSignature {
-        /// Its place in the chain, from 1.
+        /// The certificate's place in the chain, from 1.
         number: usize,
         /// The hash.
         hash: &'static str,
     },
-    /// Only some clients support its key.
+    /// Only some clients support the certificate's key.
     #[error("the key is {key_type}, which browsers do not support")]
     UnsupportedByBrowsers {
-        /// Its type.
+        /// The key's type.
         key_type: &'static str,
     },
     /// A name that is served is not in the certificate.
@@ -230,12 +228,12 @@ pub enum CertificateProblem {
 }
 
 impl CertificateProblem {
-    /// Whether it is that the certificate is not valid for a name.
+    /// Whether the problem is that the certificate is not valid for a name.
     pub fn is_of_name(&self) -> bool {
         matches!(self, CertificateProblem::MissingName(_))
     }
 
-    /// Whether it depends only on the validity of the certificate, and so can appear and disappear.
+    /// Whether it depends only on the certificate's validity, and so can appear and disappear.
     pub fn is_of_time(&self) -> bool {
         matches!(
             self,
@@ -264,7 +262,7 @@ impl CertificateProblem {
         }
     }
 
-    /// How to fix it.
+    /// The remedy, for the operator.
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateProblem::Expired { .. } => "renew the certificate",
@@ -273,10 +271,10 @@ impl CertificateProblem {
                 automatically"
             }
             CertificateProblem::NotYetValid { .. } => "check the system clock, or use the previous certificate",
-            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
+            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before its issuer's certificate",
             CertificateProblem::ChainIncomplete { .. } => {
                 "add the intermediate certificates of the certificate authority (often called fullchain), unless all clients \
-                 have the certificate of the issuer itself"
+                 have the issuer's certificate"
             }
             CertificateProblem::NoAlternativeName { .. } => {
                 "request a certificate with the names as subject alternative names (of `openssl req`: \

@@ -11,20 +11,20 @@ use std::sync::Arc;
 /// Certificates by name. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateStore {
-    /// By lower-case name.
+    /// The certificates by lower-case name.
     exact: HashMap<Box<str>, Alternatives>,
-    /// By the name below `*.`, in lower case.
+    /// The wildcard certificates by the name below `*.`, in lower case.
     wildcard: HashMap<Box<str>, Alternatives>,
-    /// For other names. If it is empty, the handshake is refused.
+    /// The certificates for other names. If the list is empty, the handshake is refused.
     for_unknown_names: Alternatives,
-    /// The same for clients that send no server name.
+    /// The certificates for clients that send no server name.
     for_no_name: Alternatives,
     /// The certificates that are also valid for an address: a client that asks for no name has usually connected to an
     /// address.
     for_addresses: Alternatives,
 }
 
-/// The certificates for a client, of which it gets one whose key it supports.
+/// The certificates for a client, which gets one whose key it supports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     pub(crate) certificates: Alternatives,
@@ -44,7 +44,7 @@ impl CertificateStore {
 
     /// Uses `certificate` for `name`, a host name or a wildcard such as `*.example.com`, which holds for one more
     /// label. A name can have several certificates: clients that support it get one with an ECDSA key, others RSA, and
-    /// one that is not valid at the time only if no other is.
+    /// a certificate that is currently invalid only if no other is valid.
     pub fn add(&mut self, name: &str, certificate: &Certificate) {
         let name = name.to_ascii_lowercase();
         let alternatives = match name.strip_prefix("*.") {
@@ -64,12 +64,12 @@ impl CertificateStore {
         self.for_no_name.add(certificate);
     }
 
-    /// Refuses clients that ask for another name. Those that ask for none still get the default.
+    /// Refuses clients that ask for another name. Clients that send no name still get the default.
     pub fn refuse_unknown_names(&mut self) {
         self.for_unknown_names = Alternatives::default();
     }
 
-    /// Whether it has no certificate at all.
+    /// Whether the store has no certificate at all.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.wildcard.is_empty() && self.for_no_name.is_empty()
     }
@@ -102,8 +102,8 @@ impl Alternatives {
         self.0.is_empty()
     }
 
-    /// Whether one of them is valid for `host`. Which one a client has got depends on the keys that it supports, and a
-    /// client with another one does not send a request for `host`.
+    /// Whether one of the certificates is valid for `host`. The client's key types decide which certificate it gets,
+    /// and a client with another certificate does not send a request for `host`.
     pub(crate) fn are_valid_for_host(&self, host: &[u8]) -> bool {
         self.0.iter().any(|certificate| certificate.is_valid_for_host(host))
     }
@@ -115,7 +115,7 @@ impl Alternatives {
     fn add(&mut self, certificate: &Certificate) {
         let certificates = Arc::make_mut(&mut self.0);
         certificates.push(certificate.clone());
-        // Stable: of two with the same type, the first is used.
+        // The sort is stable: of two certificates with the same type, the first is used.
         certificates.sort_by_key(|certificate| match certificate.certified().key.algorithm() {
             SignatureAlgorithm::ECDSA => 0,
             SignatureAlgorithm::ED25519 => 1,
@@ -125,7 +125,7 @@ impl Alternatives {
 }
 
 impl Alternatives {
-    /// The first one that the client supports, if possible one that is valid now.
+    /// The first certificate that the client supports, if possible one that is valid now.
     fn choose(
         &self,
         is_supported: impl Fn(&Certificate) -> bool,
@@ -175,7 +175,7 @@ mod tests {
         check(0, 0);
         check(100, 1);
         check(229, 2);
-        // None is valid.
+        // No certificate is valid.
         check(50, 0);
         check(300, 0);
         let supported = |certificate: &Certificate| !Arc::ptr_eq(certificate.certified(), certificates[0].certified());

@@ -1,4 +1,4 @@
-//! The elements of DER (X.690) that a certificate consists of. It checks nothing that webpki has checked before.
+//! The elements of DER (X.690) that a certificate consists of. This module does not repeat checks of webpki.
 
 use sanderling_calendar::DateTime;
 
@@ -36,7 +36,7 @@ pub(crate) const WEAK_SIGNATURES: [(&[u8], &str); 3] = [
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 5], "SHA-1"),
     (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1], "SHA-1"),
 ];
-/// Of a curve (RFC 5480 §2.1.1.1).
+/// The key type with a curve (RFC 5480 §2.1.1.1).
 pub(crate) const P521: &[u8] = &[0x2b, 0x81, 4, 0, 35];
 
 /// Elements one after another.
@@ -76,7 +76,7 @@ impl<'d> Iterator for Elements<'d> {
     }
 }
 
-/// An element whose content are these bytes, one after another.
+/// An element whose content is the concatenation of these bytes.
 pub(crate) fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
     let length = u16::try_from(content.iter().map(|part| part.len()).sum::<usize>()).expect("a short element");
     let mut out = vec![tag];

@@ -1,7 +1,8 @@
-//! The ClientHello of a session, until the server's first messages are signed.
+//! A session's ClientHello, until the server's first messages are signed.
 //!
-//! It is read before the session has a configuration, which depends on it. If its key cannot sign now, it is kept, and
-//! the handshake begins with it again: rustls signs in the call that takes it, and cannot take the call up again.
+//! The ClientHello is read before the session has a configuration, which depends on it. If the key cannot sign now, the
+//! ClientHello is kept, and the handshake begins with it again: rustls signs in the call that takes it, and cannot
+//! resume that call.
 
 use crate::server_tls::ServerTls;
 use rustls::InvalidMessage;
@@ -11,14 +12,15 @@ use rustls::server::{AcceptedAlert, Acceptor, ServerConnection};
 const HEADER_BYTES: usize = 5;
 const HANDSHAKE: u8 = 22;
 
-/// The part of it that a session keeps.
+/// The part of the ClientHello that a session keeps.
 #[derive(Debug)]
 pub(crate) enum Hello {
-    /// The received part of it.
+    /// The received part of the ClientHello.
     Arriving(Vec<u8>),
     /// Nothing: the server's first messages are signed, or failed.
     Taken,
-    /// The client was asked for another one (HelloRetryRequest): the first one, and the data received after it.
+    /// The client was asked for a second ClientHello (HelloRetryRequest): the first one, and the data received after
+    /// it.
     AskedAgain(Vec<u8>),
     /// The key cannot sign now: all that has arrived.
     AwaitsKey {
@@ -28,7 +30,7 @@ pub(crate) enum Hello {
     },
 }
 
-/// Why rustls refuses a ClientHello, and the alert for the client.
+/// The reason why rustls refuses a ClientHello, and the alert for the client.
 pub(crate) struct Refused {
     pub(crate) error: rustls::Error,
     pub(crate) alert: Vec<u8>,
@@ -41,12 +43,12 @@ pub(crate) fn has_whole_record(bytes: &[u8]) -> bool {
     kind != HANDSHAKE || major_version != 3 || bytes.len() >= record_bytes
 }
 
-/// Begins a connection with the ClientHello at the start of `bytes`, and also returns what follows it. `None`: it has
-/// not arrived whole.
+/// Begins a connection with the ClientHello at the start of `bytes`, and also returns the rest. `None` if it has not
+/// arrived whole.
 pub(crate) fn begin<'b>(tls: &ServerTls, bytes: &'b [u8]) -> Result<Option<(ServerConnection, &'b [u8])>, Refused> {
     let (mut acceptor, mut rest) = (Acceptor::default(), bytes);
     while !rest.is_empty() {
-        // Without room, a message is longer than rustls accepts.
+        // If there is no room, a message is longer than rustls accepts.
         if !matches!(acceptor.read_tls(&mut rest), Ok(1..)) {
             return Err(Refused { error: InvalidMessage::HandshakePayloadTooLarge.into(), alert: Vec::new() });
         }

@@ -1,7 +1,7 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
-//! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age
-//! of tickets, and that the certificate is chosen by it where a name has several. The input and output of the crate:
+//! This crate does no I/O, starts no thread, and takes the time as an argument. Exceptions: rustls reads the clock for
+//! the age of tickets, and the clock decides between several certificates of a name. The input and output of the crate:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -16,14 +16,14 @@
 //!   takes it ([`Session::take`]) instead of receiving.
 //! - **Send:** [`Session::write`] for a head and content in memory, or for pieces of a file that are read into the
 //!   worker's buffer, until [`Session::writable_bytes`] is 0 or all is written; then [`Session::send`], which makes one
-//!   vectored write of up to 128 KiB. If the socket takes less, the rest stays in the session, and nothing more is
-//!   written before it has left. So a request for content in memory needs two system calls, as without encryption; a
+//!   vectored write of up to 128 KiB. If the socket takes less, the rest stays in the session, and no further data is
+//!   written before it was sent. So a request for content in memory needs two system calls, as without encryption; a
 //!   file of 100 KiB needs the reads in addition.
 //! - **Handshake:** while the state is [`State::Handshaking`], feed received data, and send the unsent output after
 //!   each call. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the
 //!   latest before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
-//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`]) goes
-//!   on by [`Session::try_key_again`].
+//!   iteration. The server sets a deadline for a handshake. A handshake whose key cannot sign now
+//!   ([`Session::awaits_key`]) continues with [`Session::try_key_again`].
 //! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
 //!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.
@@ -31,21 +31,21 @@
 //!
 //! # Changes
 //!
-//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and the
+//! [`ServerTls`] is immutable. A reload makes a new value for new connections, with the same [`TicketKeys`] and the
 //! changes; open connections continue. A rotation makes other ticket keys. Before the first connection is accepted,
 //! [`ServerTls::warm_up`] draws a random number.
 //!
 //! # Keys
 //!
 //! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and
-//! that process signs with a [`PrivateKey`]; while it does not answer, handshakes wait. A key that is loaded here is
-//! erased when it is dropped, with aws-lc-rs; ring does not erase.
+//! that process signs with a [`PrivateKey`]; while it does not answer, handshakes wait. aws-lc-rs erases a key that is
+//! loaded here when it is dropped; ring does not.
 #![forbid(unsafe_code)]
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
 compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` or `ring`");
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod session;
 mod hello;
 mod record_boundary;

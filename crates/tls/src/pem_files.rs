@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// At the start of a file of UTF-8 that some editors write.
+/// The byte order mark that some editors write at the start of a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The certificates of `chain`, at least one. `key` is the content of the other file.
@@ -51,7 +51,7 @@ fn without_byte_order_mark(content: &[u8]) -> &[u8] {
     content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content)
 }
 
-/// Refuses a file in which a section would not be found, and the next one be taken for the first.
+/// Refuses a file in which a section would be missed, and the next would be taken for the first.
 fn check_lines(content: &[u8], file: PemFile) -> Result<(), CertificateError> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     let mut lines = content.split(|&byte| byte == b'\n');
@@ -61,7 +61,7 @@ fn check_lines(content: &[u8], file: PemFile) -> Result<(), CertificateError> {
     }
 }
 
-/// Without the key, which an error must not show.
+/// The error text leaves out the key, which must not be shown.
 fn syntax_error(file: PemFile, error: &pem::Error) -> CertificateError {
     let reason = match error {
         pem::Error::MissingSectionEnd { .. } => return CertificateError::Cut(file),

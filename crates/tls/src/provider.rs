@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The order in which a session prefers cipher suites. All have authenticated encryption (AEAD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuiteOrder {
-    /// AES with keys of 128 bits: the hash of those of 256 bits, SHA-384, makes a handshake 40 to 57 µs longer.
+    /// AES with 128-bit keys: the hash for 256-bit keys, SHA-384, makes a handshake 40 to 57 µs longer.
     Aes128First,
     /// ChaCha20, for clients that prefer it because their processors have no AES.
     ChaCha20First,
@@ -76,7 +76,7 @@ impl Aead {
 /// among them: most clients that have X25519MLKEM768 ask for it first.
 pub(crate) fn provider(order: SuiteOrder) -> Arc<CryptoProvider> {
     let mut provider = backend::default_provider();
-    // Stable: the suites of TLS 1.3 stay before those of 1.2.
+    // The sort is stable: TLS 1.3 suites stay before TLS 1.2 suites.
     provider.cipher_suites.sort_by_key(|suite| order.rank(Aead::of(suite.suite())));
     Arc::new(provider)
 }

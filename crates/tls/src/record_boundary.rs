@@ -1,4 +1,4 @@
-//! Where records end in what arrives, so that it is known how much of one is incomplete.
+//! Finds the ends of records in received data, to know how much of a record is incomplete.
 
 /// Bytes of the header of a record (RFC 8446 §5.1): type, version, and the length of the rest.
 const HEADER_BYTES: usize = 5;

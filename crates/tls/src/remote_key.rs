@@ -1,4 +1,4 @@
-//! Private keys in another process: the requests of a server, and the signer in the other process.
+//! Private keys in another process: a server's requests, and the signer in the other process.
 
 use crate::certificate_error::CertificateError;
 use crate::pem_files::key_from_pem;
@@ -17,7 +17,7 @@ pub const KEY_ID_BYTES: usize = 32;
 pub struct KeyId(pub [u8; KEY_ID_BYTES]);
 
 impl KeyId {
-    /// The name of the key that belongs to `public_key`, a SubjectPublicKeyInfo.
+    /// The ID of the key that belongs to `public_key`, a SubjectPublicKeyInfo.
     pub fn of(public_key: &[u8]) -> KeyId {
         let hash = digest(&SHA256, public_key);
         KeyId(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
@@ -37,7 +37,7 @@ pub trait RemoteSigner: fmt::Debug + Send + Sync {
     fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError>;
 }
 
-/// Why there is no signature.
+/// The reason why there is no signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// The process does not answer now: the handshake waits and asks again.
@@ -73,7 +73,7 @@ impl RemoteKey {
         signer: Arc<dyn RemoteSigner>,
     ) -> Result<RemoteKey, CertificateError> {
         let of_algorithm = ALGORITHMS.iter().find(|(id, ..)| id.as_ref() == algorithm);
-        let unsupported = || CertificateError::UnsupportedKey("it is of an unknown type".to_owned());
+        let unsupported = || CertificateError::UnsupportedKey("it has an unknown type".to_owned());
         let (_, algorithm, schemes) = of_algorithm.ok_or_else(unsupported)?;
         Ok(RemoteKey { id: KeyId::of(&public_key), public_key, algorithm: *algorithm, schemes, signer })
     }
@@ -135,7 +135,7 @@ impl Signer for RemoteSignature {
     }
 }
 
-/// A private key for the process that has it. It is erased when it is dropped, with aws-lc-rs.
+/// A private key for the process that has it. The key is erased when it is dropped, by aws-lc-rs.
 #[derive(Clone)]
 pub struct PrivateKey(pub(crate) Arc<dyn SigningKey>);
 
@@ -145,7 +145,7 @@ impl PrivateKey {
         key_from_pem(key).map(PrivateKey)
     }
 
-    /// Its name.
+    /// The key's ID.
     pub fn id(&self) -> KeyId {
         KeyId::of(&self.0.public_key().expect("the key is in this process"))
     }

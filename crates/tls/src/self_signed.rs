@@ -13,13 +13,13 @@ use rustls::SignatureScheme;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How long the certificate is valid.
+/// The validity of the certificate in seconds.
 const VALID_S: u64 = 30 * 86_400;
-/// How long it has been valid already, for clients whose clock is behind.
+/// The time in seconds for which it is already valid, for clients whose clock is behind.
 const VALID_BEFORE_S: u64 = 86_400;
 /// ecdsa-with-SHA256 (RFC 5758 §3.2).
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-/// The addresses of this machine.
+/// This machine's addresses.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// A new ECDSA key, and a certificate for `localhost`, 127.0.0.1 and ::1 that is signed by it.
@@ -27,7 +27,7 @@ pub fn localhost(now_unix_s: u64) -> Result<Certificate, CertificateError> {
     localhost_with(now_unix_s, &LOOPBACK)
 }
 
-/// The same for these addresses.
+/// A certificate for `localhost` and these addresses.
 pub(crate) fn localhost_with(now_unix_s: u64, addresses: &[IpAddr]) -> Result<Certificate, CertificateError> {
     let random = SystemRandom::new();
     let no_random = |_| CertificateError::UnsupportedKey("there are no random numbers".into());

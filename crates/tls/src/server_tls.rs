@@ -1,4 +1,4 @@
-//! All that the TLS of a listener needs: one immutable value, replaced as a whole.
+//! Everything that a listener needs for TLS: an immutable value, replaced as a whole.
 
 use crate::alpn::Alpn;
 use crate::certificate_store::CertificateStore;
@@ -18,14 +18,14 @@ pub struct ServerTls(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// By the order of their suites.
+    /// The configurations, by the order of their suites.
     configs: [(SuiteOrder, Arc<ServerConfig>); SuiteOrder::ALL.len()],
     certificates: Arc<CertificateStore>,
 }
 
 impl ServerTls {
-    /// `alpn`: the protocols of the listener, the preferred one first. A client that asks only for others is refused;
-    /// one that asks for none is served.
+    /// `alpn`: the listener's protocols, the preferred one first. A client that asks only for others is refused; one
+    /// that asks for none is served.
     #[expect(clippy::needless_pass_by_value, reason = "the configurations keep the parts")]
     pub fn new(certificates: Arc<CertificateStore>, tickets: Arc<TicketKeys>, alpn: &[Alpn]) -> ServerTls {
         let configs = SuiteOrder::ALL.map(|order| (order, Arc::new(config_of(order, &certificates, &tickets, alpn))));

@@ -11,7 +11,7 @@ use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::io::{self, IoSlice, Read, Write};
 use std::mem;
 
-/// Plaintext that a session takes before it must send: enough to make one system call cheap in comparison to
+/// Maximum plaintext that a session takes before it must send: enough to make a system call cheap compared with
 /// encryption.
 pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
 /// Slices that [`Session::write`] takes in one call.
@@ -22,11 +22,11 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 256;
 /// The plaintext of a record that fits into one segment.
 const SHORT_RECORD_BYTES: usize = 1_300;
-/// After so long without sending, the congestion window may be small again.
+/// The time without sending after which the congestion window may be small again.
 const IDLE_MS: u64 = 1_000;
 /// The largest overhead of the records of [`UNSENT_BYTES_MAX`] and of a handshake over their plaintext.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
-/// The most bytes of a client in a handshake; rustls would keep messages of up to 64 KiB. A ClientHello with a key
+/// Maximum bytes from a client in a handshake; rustls would keep messages of up to 64 KiB. A ClientHello with a key
 /// share of X25519MLKEM768 has some 1.8 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 /// The messages that answer a ClientHello, with a usual chain of certificates.
@@ -49,7 +49,7 @@ pub enum Version {
     Tls13,
 }
 
-/// The next step of a session.
+/// A session's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing can be read or written yet.
@@ -62,11 +62,11 @@ pub enum State {
     Failed,
 }
 
-/// Why a session has failed. The client's errors are counted by kind, not logged.
+/// The reason why a session has failed. The client's errors are counted by kind, not logged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is no certificate for the name that the client asks for, or no default for a client that asks for none.
-    #[error("no certificate for the name that the client asks for")]
+    /// There is no certificate for the requested server name, or no default for a client that asks for none.
+    #[error("no certificate for the requested server name")]
     UnknownName,
     /// Client and server have no version, cipher suite, key exchange or signature scheme in common.
     #[error("nothing in common with the client: {0}")]
@@ -75,20 +75,20 @@ pub enum SessionError {
     #[error("no protocol in common with the client")]
     NoCommonProtocol,
     /// The client has ended the session by an alert, for example because it does not trust the certificate.
-    #[error("the client has ended the session: {0}")]
+    #[error("the client ended the session: {0}")]
     ClientAlert(rustls::Error),
     /// The client has broken the protocol.
-    #[error("the client has broken the protocol: {0}")]
+    #[error("the client violated the protocol: {0}")]
     Invalid(rustls::Error),
     /// The server cannot continue: the key cannot sign, or there are no random numbers.
     #[error("TLS has failed: {0}")]
     Internal(rustls::Error),
 }
 
-/// The length of the next record.
+/// The next record's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextRecord {
-    /// The client can use the first segment as soon as it arrives, without those that would complete a long record.
+    /// The client can use the first segment as soon as it arrives, without waiting for the rest of a long record.
     Short,
     /// As long as possible, unless nothing was sent for a while.
     Long { last_write_ms: u64 },
@@ -96,7 +96,7 @@ enum NextRecord {
 
 /// The server's side of a TLS connection.
 ///
-/// It has no deadline: the caller closes connections whose handshake takes too long.
+/// A session has no deadline: the caller closes connections whose handshake takes too long.
 #[derive(Debug)]
 pub struct Session {
     /// `None` until the ClientHello has arrived, and while the key cannot sign.
@@ -113,11 +113,11 @@ pub struct Session {
     boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
     unsent_bytes: usize,
-    /// Its limit.
+    /// The limit of the unsent bytes.
     unsent_bytes_max: usize,
-    /// The alert that replaces the one of rustls after a failure.
+    /// The alert that replaces the alert of rustls after a failure.
     last_words: Vec<u8>,
-    /// The certificates among which that of the connection was chosen, once the handshake is complete.
+    /// The certificates from which the connection's certificate was chosen, once the handshake is complete.
     chosen_from: Candidates,
 }
 
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// The next step of the session.
+    /// The session's next step.
     #[inline]
     pub fn state(&self) -> State {
         self.state
@@ -178,8 +178,8 @@ impl Session {
         self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
     }
 
-    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. In addition it
-    /// needs some KiB.
+    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. A session needs
+    /// some KiB in addition.
     pub fn held_bytes(&self) -> usize {
         let unsent_bytes = match self.state {
             _ if !self.has_unsent() => 0,
@@ -196,7 +196,7 @@ impl Session {
         self.partial_bytes.min(RECORD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX)
     }
 
-    /// The protocol that was agreed on, once the handshake is complete; `None` if the client has asked for none.
+    /// The negotiated protocol, once the handshake is complete; `None` if the client requested none.
     pub fn alpn(&self) -> Option<Alpn> {
         self.connection.as_ref()?.alpn_protocol().and_then(Alpn::from_id)
     }
@@ -222,7 +222,7 @@ impl Session {
         self.connection.as_ref().is_some_and(|it| it.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
-    /// The version that was agreed on, once the client's first message has arrived.
+    /// The negotiated version, once the client's first message has arrived.
     pub fn version(&self) -> Option<Version> {
         self.connection.as_ref()?.protocol_version().and_then(|version| match version {
             ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
@@ -231,8 +231,8 @@ impl Session {
         })
     }
 
-    /// Takes bytes of the network, and returns how many: all of them, unless more than [`RECORD_BYTES_MAX`] of
-    /// plaintext wait to be taken.
+    /// Takes bytes from the network, and returns how many: all, unless more than [`RECORD_BYTES_MAX`] of plaintext wait
+    /// to be taken.
     ///
     /// After an error, the unsent alert is sent, and the connection closed.
     pub fn feed(&mut self, ciphertext: &[u8]) -> Result<usize, SessionError> {
@@ -261,8 +261,8 @@ impl Session {
         debug_assert!(!self.is_readable());
         let (mut fed, mut taken) = (0, 0);
         while fed < ciphertext_bytes {
-            // At most one incomplete record, and the fed data, can have been decrypted. So either it fits into the
-            // space of the fed data, or no more than a record is left, which does not prevent feeding.
+            // At most one incomplete record, and the fed data, can have been decrypted. So either the plaintext fits
+            // into the space of the fed data, or at most a record is left, which does not prevent feeding.
             fed += self.feed_some(&buffer[fed..ciphertext_bytes])?;
             taken += self.take(&mut buffer[taken..fed]);
         }
@@ -270,8 +270,8 @@ impl Session {
         Ok(taken)
     }
 
-    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. They are encrypted
-    /// now, and sent by [`Session::send`].
+    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. The parts are
+    /// encrypted now, and sent by [`Session::send`].
     ///
     /// A call ends a record: short parts are best written together. At most [`WRITE_PARTS_MAX`] parts.
     pub fn write(&mut self, parts: &[&[u8]], now_ms: u64) -> usize {
@@ -348,7 +348,7 @@ impl Session {
         Ok(fed.len())
     }
 
-    /// Takes what arrives before there is a connection.
+    /// Takes data that arrives before there is a connection.
     #[cold]
     #[inline(never)]
     fn feed_hello(&mut self, arrived: &[u8]) -> Result<(), SessionError> {
@@ -373,7 +373,7 @@ impl Session {
                 }
                 bytes
             }
-            // Nothing is fed after a failure.
+            // No data is fed after a failure.
             Hello::Taken | Hello::AskedAgain(_) => return Ok(()),
         };
         self.partial_bytes = bytes.len();
@@ -381,8 +381,8 @@ impl Session {
         self.check_handshake_bytes()
     }
 
-    /// Begins the connection with the received data; `false` if that is not a whole ClientHello. `was_asked_again`: its
-    /// answer was sent before, and is the same now.
+    /// Begins the connection with the received data; `false` if that is not a whole ClientHello. `was_asked_again`: the
+    /// answer was already sent, and is the same now.
     fn begin(&mut self, arrived: &[u8], was_asked_again: bool) -> Result<bool, SessionError> {
         let (mut connection, mut rest) = match hello::begin(&self.tls, arrived) {
             Ok(Some(begun)) => begun,
@@ -420,7 +420,7 @@ impl Session {
         self.hello = Hello::AwaitsKey { bytes, was_asked_again };
     }
 
-    /// Processes what rustls has got, of which `fed` is new. It `has_room` for it.
+    /// Processes the input of rustls, of which `fed` is new. `has_room`: rustls has room for it.
     #[inline]
     fn process(&mut self, fed: &[u8], has_room: bool) -> Result<(), SessionError> {
         let connection = self.connection();
@@ -482,7 +482,7 @@ impl Session {
         self.fail_with_last_words(error, || name)
     }
 
-    /// `name`: the one that the client asks for.
+    /// `name`: the requested server name.
     fn fail_with_last_words(&mut self, error: rustls::Error, name: impl FnOnce() -> Option<String>) -> SessionError {
         self.state = State::Failed;
         self.hello = Hello::Taken;
@@ -526,7 +526,7 @@ impl Session {
         error
     }
 
-    /// Encrypts the bytes `start..end` of `parts`; how many.
+    /// Encrypts the bytes `start..end` of `parts`; returns how many.
     fn write_range(&mut self, parts: &[&[u8]], start: usize, end: usize) -> usize {
         let mut slices = [IoSlice::new(&[]); WRITE_PARTS_MAX];
         let mut part_start = 0;

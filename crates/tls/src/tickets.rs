@@ -1,4 +1,4 @@
-//! Session tickets: with the same keys, each process resumes the sessions that another one has begun.
+//! Session tickets: with the same keys, each process resumes sessions that another process has begun.
 
 use crate::provider::library::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use crate::provider::library::rand::{SecureRandom, SystemRandom};
@@ -7,16 +7,16 @@ use std::fmt;
 
 /// Bytes of a ticket key: its name, then the key of AES-256-GCM.
 pub const TICKET_KEY_BYTES: usize = NAME_BYTES + 32;
-/// How long a key is the current one, and then how long it is the previous one: each key must be replaced after that,
+/// The time in seconds for which a key is current, and after that previous: each key must be replaced after this time,
 /// so that no ticket is valid for more than twice as long.
 pub const TICKET_LIFETIME_S: u32 = 12 * 3600;
 const NAME_BYTES: usize = 16;
 
 /// The keys that encrypt the state of a session into a ticket, which the client keeps (RFC 5077 §4, RFC 8446 §4.6.1).
 ///
-/// They are made elsewhere, from random bytes, and given to all processes. A rotation makes another value, whose
-/// previous key is the current one of this value. With random nonces, a key may make 2^32 tickets (NIST SP 800-38D
-/// §8.3): a hundred thousand per second of its time as the current one.
+/// The keys are made elsewhere, from random bytes, and given to all processes. A rotation makes a new value, whose
+/// previous key is this value's current key. With random nonces, a key may make 2^32 tickets (NIST SP 800-38D §8.3): a
+/// hundred thousand per second while it is current.
 pub struct TicketKeys {
     current: TicketKey,
     previous: Option<TicketKey>,
@@ -28,7 +28,7 @@ struct TicketKey {
 }
 
 impl TicketKeys {
-    /// The key that makes tickets, and the one that made them before. The caller erases its own copy of the bytes.
+    /// The key that makes tickets, and the previous key. The caller erases its own copy of the bytes.
     pub fn new(current: &[u8; TICKET_KEY_BYTES], previous: Option<&[u8; TICKET_KEY_BYTES]>) -> TicketKeys {
         TicketKeys { current: TicketKey::new(current), previous: previous.map(TicketKey::new) }
     }

@@ -3,7 +3,7 @@
 //! The caller fetches the metrics; here they are parsed, compared with the previous ones, and drawn.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod terminal;
 mod page;
 mod view;
@@ -22,13 +22,13 @@ use view::{Sort, View};
 
 /// Columns of the page that `--once` prints.
 const PLAIN_COLUMNS: u16 = 100;
-/// Its lines, at most.
+/// Maximum lines of a printed page.
 const PLAIN_LINES_MAX: u16 = 60;
 
-/// How the page is shown.
+/// The options of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// One page is printed as text; otherwise it is shown until the user quits.
+    /// Whether one page is printed as text; otherwise the page is shown until the user quits.
     pub is_once: bool,
     /// Between two pages.
     pub interval: Duration,

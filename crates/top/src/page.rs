@@ -1,4 +1,4 @@
-//! Draws the page. It fits into 80 columns and 24 lines; in a smaller terminal its end is not shown.
+//! Draws the page. The page fits into 80 columns and 24 lines; a smaller terminal does not show its end.
 
 use crate::quantities::{at_most, bytes, count, duration, rate, share};
 use crate::view::{View, ZoneRow};
@@ -20,13 +20,13 @@ const SOON_S: f64 = 14.0 * 86_400.0;
 pub(crate) struct Controls {
     pub(crate) is_paused: bool,
     pub(crate) has_colour: bool,
-    /// Why the last fetch has failed.
+    /// The reason why the last fetch has failed.
     pub(crate) problem: Option<String>,
 }
 
 /// The lines that `view` needs without controls.
 pub(crate) fn lines_of(view: &View) -> u16 {
-    // Their headings, and the line above the tables.
+    // The table headings, and the line above the tables.
     const MORE_LINES: usize = 2;
     let rows = view.sites.len().max(view.zones.len());
     let lines = usize::from(SUMMARY_LINES) + MORE_LINES + rows + usize::from(certificate_lines(view));
@@ -59,7 +59,7 @@ pub(crate) fn draw(view: &View, controls: Option<&Controls>, frame: &mut Frame<'
     }
 }
 
-/// How parts of the page look. The text repeats the meaning of each colour.
+/// The styles of the page's parts. The text repeats the meaning of each colour.
 #[derive(Clone, Copy, Debug)]
 struct Styles {
     has_colour: bool,
@@ -375,7 +375,7 @@ old.example                              EXPIRED; its files have errors
     fn plain_page_is_as_long_as_its_content() {
         let expected = plain_text(&full(), 80, 24).lines().filter(|line| !line.is_empty()).count();
         let found = plain_text(&full(), 80, lines_of(&full()));
-        // One empty line is above the tables.
+        // An empty line is above the tables.
         assert_eq!(found.lines().count(), expected + 1, "{found}");
     }
 

@@ -1,4 +1,4 @@
-//! Parses the metrics of the server, in the text format of OpenMetrics.
+//! Parses the server's metrics, in the text format of OpenMetrics.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 /// The places of descriptors that are waited for.
 const SIGNALS: usize = 0;
 const INPUT: usize = 1;
-/// How long a key may wait, if the terminal is not the standard input.
+/// Maximum wait for a key, if the terminal is not the standard input.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
-/// The action of a key.
+/// A key's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Quit,
@@ -31,12 +31,12 @@ enum Request {
 /// Shows pages until the user quits.
 ///
 /// # Errors
-/// There is no server or no terminal.
+/// Returns an error if the server or the terminal is missing.
 pub(crate) fn show(interval: Duration, fetch: &mut impl FnMut() -> Result<Samples, String>) -> Result<(), String> {
     let on_terminal = |error: io::Error| format!("cannot use the terminal: {}; try --once", error_text(&error));
     let first = fetch()?;
     let signals = Signals::register(&[SIGINT, SIGTERM, SIGHUP]).map_err(on_terminal)?;
-    // It also restores the terminal after a panic.
+    // The call also restores the terminal after a panic.
     let mut terminal = ratatui::try_init().map_err(on_terminal)?;
     let result = run(&mut terminal, &signals, interval, first, fetch);
     if ratatui::try_restore().and_then(|()| terminal.show_cursor()).is_err() {

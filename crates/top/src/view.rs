@@ -243,14 +243,14 @@ impl View {
     }
 }
 
-/// The number in each state but the good one, the worst first.
+/// The number of items in each bad state, the worst state first.
 fn problems(now: &Samples, family: &str, noun: &str) -> Vec<([String; 2], f64)> {
     let states = now.all(family).iter().rev();
     let bad = states.filter(|sample| sample.label("state") != "served");
     bad.map(|sample| (state_names(noun, sample.label("state")), sample.value)).collect()
 }
 
-/// One and several in a state: `zone kept`, `zones kept`.
+/// The singular and plural for a state: `zone kept`, `zones kept`.
 pub(crate) fn state_names(noun: &str, state: &str) -> [String; 2] {
     [format!("{noun} {state}"), format!("{noun}s {state}")]
 }
@@ -338,7 +338,7 @@ pub(crate) mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// The view of the second of two texts, a second apart.
+    /// The view after two texts that were fetched a second apart.
     pub(crate) fn view(before: &str, now: &str, sort: Sort) -> View {
         let start = Instant::now();
         let before = Samples::parse(before, start);

@@ -29,7 +29,7 @@ pub struct ZoneDerivation {
     rrsets: Vec<DerivedRrset>,
     /// The agent's records for it.
     records: Vec<DerivedRecord>,
-    /// It is added to the serial of the file.
+    /// This count is added to the file's serial.
     change_count: u32,
     /// Whether the agent resolves the targets of `ALIAS`.
     resolves_aliases: bool,
@@ -70,7 +70,7 @@ fn is_challenge(record: &DerivedRecord, names: &ChallengeNames<'_>) -> bool {
     names.has(&record.owner) && text.is_some_and(is_challenge_token)
 }
 
-/// The derived records of the zones of a server process.
+/// The derived records of a server process's zones.
 pub struct Derivations<'c> {
     config: &'c Config,
     set: &'c DerivedSet,
@@ -79,13 +79,13 @@ pub struct Derivations<'c> {
 }
 
 impl<'c> Derivations<'c> {
-    /// For the zones of `config` and of its folder, of which the agent has made `set`.
+    /// The derivations for the zones of `config` and of its folder, for which the agent has made `set`.
     pub fn new(config: &'c Config, set: &'c DerivedSet) -> Derivations<'c> {
         Derivations { config, set, by_zone: config.derived_rrsets(), challenge_names: ChallengeNames::new(config) }
     }
 
-    /// The derived records of `zone`. One that is signed is without: its signed version has the records. Nothing is
-    /// derived for zones that the agent writes.
+    /// The derived records of `zone`. A signed zone gets none here: its signed version already has the records. No
+    /// records are derived for zones that the agent writes.
     pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
         let resolves_aliases = self.config.resolves_aliases();
         if zone.origin != ZoneOrigin::Operator {
@@ -115,7 +115,7 @@ pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainNa
 #[derive(Clone, Debug)]
 pub struct Alias {
     pub(crate) position: Position,
-    /// The name that has it, in lower case.
+    /// The owner of the record, in lower case.
     pub owner: NameBuf,
     /// The name that has the addresses, in lower case.
     pub target: NameBuf,
@@ -127,7 +127,7 @@ impl Alias {
         Alias { position, owner: owner.to_lowercase(), target: target.to_lowercase() }
     }
 
-    /// The target without a dot at its end, as [`DerivedRecord::owner`] has it.
+    /// The target without a dot at its end, as in [`DerivedRecord::owner`].
     pub fn target_text(&self) -> String {
         self.target.to_string().trim_end_matches('.').to_owned()
     }
@@ -136,7 +136,7 @@ impl Alias {
 /// The records added to a zone.
 #[derive(Debug, Default)]
 pub struct AddedRecords {
-    /// The serial of the file, if the zone has a higher one.
+    /// The file's serial, if the zone has a higher one.
     pub file_serial: Option<u32>,
     /// The `ALIAS` of the file, which are not records of the zone.
     pub aliases: Vec<Alias>,
@@ -151,7 +151,7 @@ struct AddedRrset {
 }
 
 impl AddedRecords {
-    /// Where the records of this name and type come from, unless it is the file.
+    /// The source of the records of this name and type, unless it is the file.
     pub fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
         let added = self.rrsets.iter().find(|added| added.rtype == rtype && added.owner.as_name() == owner)?;
         Some(&added.origin)
@@ -172,7 +172,7 @@ impl AddedRecords {
     }
 }
 
-/// Sees the records of a file, and then adds to them.
+/// Examines a file's records, and then adds to them.
 pub(crate) struct RecordMerge<'d> {
     derivation: &'d ZoneDerivation,
     apex: NameBuf,
@@ -237,8 +237,8 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` is that of a position in the file,
-    /// and `notes` gets what follows for the operator.
+    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` converts a position in the file,
+    /// and `notes` receives notes for the operator.
     pub(crate) fn finish(
         mut self,
         sink: &mut RecordSink<'_>,
@@ -257,7 +257,7 @@ impl<'d> RecordMerge<'d> {
             sink.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
             if steps > 0 {
                 added.file_serial = Some(of_file);
-                added.add(owner, Rtype::SOA, format!("derived: the serial of the file is {of_file}"));
+                added.add(owner, Rtype::SOA, format!("derived: the file's serial is {of_file}"));
             }
         }
         let Some(signed_at) = signed_at else {
@@ -292,7 +292,7 @@ impl<'d> RecordMerge<'d> {
         added
     }
 
-    /// Adds the addresses of the targets, which count as those of the file from then on.
+    /// Adds the targets' addresses, which then count as addresses in the file.
     fn add_aliases(&mut self, aliases: &[Alias], sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
         let mut by_target: HashMap<&str, Vec<(IpAddr, u32)>> = HashMap::new();
         for record in self.derivation.records.iter().filter(|record| record.kind == DerivedKind::Alias) {
@@ -326,7 +326,8 @@ impl<'d> RecordMerge<'d> {
         }
     }
 
-    /// Counts the addresses of listeners, if they were added, as those of the file: other records have them as well.
+    /// Counts the listeners' addresses, if they were added, as addresses in the file: other records contain them as
+    /// well.
     fn count_addresses(&mut self, rrset: &DerivedRrset, added: &AddedRecords) {
         let Some(owner) = wire_name_of(&rrset.owner) else { return };
         let Some(name) = self.names.get_mut(owner.as_name().as_bytes()) else { return };
@@ -360,7 +361,7 @@ impl<'d> RecordMerge<'d> {
         let of_file = in_file.and_then(|name| rtypes.chain([Rtype::CNAME]).find_map(|rtype| name.position_of(rtype)));
         if let Some(position) = of_file {
             if rrset.kind == DerivedKind::MtaStsHost {
-                // The operator knows best where it is.
+                // The operator configured this on purpose.
                 return;
             }
             let message = format!("the file has precedence: no {} record is derived for {}", types[0], rrset.owner);
@@ -466,7 +467,7 @@ fn hints(host: &NameInFile) -> String {
     list("ipv4hint", v4) + &list("ipv6hint", v6)
 }
 
-/// Adds the record of a line of a zone file; whether it is one.
+/// Adds the record in a line of a zone file; returns whether the line has one.
 fn add_text(text: String, apex: Name<'_>, sink: &mut RecordSink<'_>) -> bool {
     let mut parser = Parser::new("derived".to_owned(), text.into_bytes(), apex, ParserLimits::default());
     match parser.next() {

@@ -1,10 +1,10 @@
-//! Reads zone files: with the files that they include, with the records that are derived for the zone, and with what
-//! dynamic updates have changed.
+//! Reads zone files with the files that they include, the records derived for the zone, and the changes by dynamic
+//! updates.
 //!
 //! The server process reads the zones that it serves so, and the agent those that it signs.
 #![forbid(unsafe_code)]
 
-// In the order of imports: a module uses only modules below it.
+// Modules are in import order: a module uses only modules below it.
 mod zone_loader;
 mod derived_records;
 mod mail_policies;

@@ -12,7 +12,7 @@ const ID_BYTES: usize = 16;
 /// Bytes of the preference of an MX record (RFC 1035 §3.3.9).
 const PREFERENCE_BYTES: usize = 2;
 
-/// The policies of the domains of `config`, each with its host. Those without mail servers in `zones` are left out.
+/// The policies of the domains of `config`, each with its host. Policies without mail servers in `zones` are left out.
 pub fn served_mail_policies(config: &Config, zones: &ZoneMap) -> Vec<(String, String)> {
     let rrsets = config.derived_rrsets();
     let hosts = rrsets.iter().flat_map(|(apex, rrsets)| rrsets.iter().map(move |rrset| (*apex, rrset)));
@@ -43,7 +43,8 @@ fn policy_text(head: &str, mut mail_servers: Vec<String>) -> Option<String> {
     complete_mail_policy(head, &mail_servers)
 }
 
-/// The mail server of an MX record with this data; `None` for one that no policy can name, such as the root (RFC 7505).
+/// The mail server of an MX record with this data; `None` for a server that no policy can name, such as the root (RFC
+/// 7505).
 pub(crate) fn mail_server(rdata: &[u8]) -> Option<String> {
     let name = Name::parse(rdata.get(PREFERENCE_BYTES..)?).ok()?.to_lowercase().as_name().to_string();
     let name = name.trim_end_matches('.');

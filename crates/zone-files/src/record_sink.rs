@@ -1,4 +1,4 @@
-//! Makes of the records of a zone file those of the version with the dynamic updates, while the file is read.
+//! Turns the records of a zone file into the version with dynamic updates, while the file is read.
 
 use crate::wire_name::wire_name;
 use sanderling_config::DomainName;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub struct ZoneUpdates {
     /// The differences of the version in service from the zone file.
     pub difference: ZoneDifference,
-    /// The digest of the records of the zone file.
+    /// The digest of the zone file's records.
     pub digest: u64,
     /// The SHA-256 at the end of the stored content; `None` if nothing is.
     pub stored: Option<[u8; HASH_BYTES]>,
@@ -37,7 +37,7 @@ impl ZoneUpdates {
     }
 }
 
-/// How the version of a zone differs from its file.
+/// The differences between a zone's version and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UpdateState {
     /// Records that it adds.
@@ -55,7 +55,7 @@ pub struct UpdateState {
 /// Reads the updates of the zone `apex` that are stored in `file`.
 ///
 /// # Errors
-/// They cannot be read. The zone must not be served without them.
+/// Returns an error if the updates cannot be read. The zone must not be served without them.
 pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diagnostic> {
     let fail = |problem: String, remedy: &str| {
         let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");
@@ -63,9 +63,7 @@ pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diag
     };
     let content = match fs::read(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        read => {
-            read.map_err(|error| fail(error_text(&error), "allow the user of the server to read the state folder"))?
-        }
+        read => read.map_err(|error| fail(error_text(&error), "allow the server's user to read the state folder"))?,
     };
     let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
     let (difference, digest) = decoded.map_err(|_| {
@@ -88,12 +86,12 @@ pub struct PriorUpdates {
     pub later_file: LaterFile,
 }
 
-/// The problem of the file of the zone `apex`, whose serial is later than that of the version with the updates, but
-/// which lacks their changes.
+/// The problem that the zone file of `apex` has a later serial than the version with the updates, but lacks their
+/// changes.
 pub fn held_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
     let LaterSerial { of_file, of_version, lost_count } = later;
     let message = format!(
-        "the serial {of_file} is later than {of_version}, that of the version with dynamic updates, and {} would be lost",
+        "the serial {of_file} is later than {of_version}, the serial with dynamic updates, and {} would be lost",
         changes(lost_count)
     );
     let remedy = format!(
@@ -125,7 +123,7 @@ pub struct StoreRequest {
 /// The outcome for the updates when the zone file was read.
 #[derive(Debug)]
 pub struct MergedUpdates {
-    /// Their outcome.
+    /// The outcome of merging the updates.
     pub merged: Merged,
     /// The previously stored content.
     pub replaces: Option<[u8; HASH_BYTES]>,
@@ -145,7 +143,7 @@ impl MergedUpdates {
     }
 }
 
-/// Takes the records of a zone file, and those that are derived, and makes them those of the version with the updates.
+/// Takes a zone file's records and the derived records, and turns them into the version with the updates.
 pub(crate) struct RecordSink<'b> {
     builder: &'b mut ZoneBuilder,
     updates: Option<DifferenceMerge>,
@@ -176,7 +174,7 @@ impl<'b> RecordSink<'b> {
         self.builder.check_alias_records()
     }
 
-    /// Adds the records of updates, which get the position `of_updates`. `file_serial` is the serial of the file if the
+    /// Adds the records of updates, which get the position `of_updates`. `file_serial` is the file's serial if the
     /// records have a higher one.
     pub(crate) fn finish(self, file_serial: Option<u32>, of_updates: Position) -> Option<MergedUpdates> {
         let RecordSink { builder, updates, replaces } = self;

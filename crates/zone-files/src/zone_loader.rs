@@ -16,7 +16,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// Why a zone could not be loaded.
+/// The reason why a zone could not be loaded.
 #[derive(Debug)]
 pub struct Failure {
     /// All errors, with the warnings.
@@ -25,30 +25,30 @@ pub struct Failure {
     pub denial: Denial,
 }
 
-/// Whether permission to read something was denied, and by what.
+/// Whether permission to read a file was denied, and by what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denial {
-    /// Nothing was denied.
+    /// No permission was denied.
     #[default]
     None,
-    /// The user of this process does not have it, and another process of this user would not either.
+    /// This process's user lacks the permission, and so would another process of this user.
     Permissions,
-    /// The sandbox of this process: a new process can read this path, and can open it to its own sandbox.
+    /// This process's sandbox: a new process can read this path, and can open it to its own sandbox.
     Sandbox(PathBuf),
 }
 
 /// A zone that was read.
 #[derive(Debug)]
 pub struct ReadZone {
-    /// The zone, as it is served.
+    /// The zone in serving form.
     pub zone: Zone,
     /// The records of the zone that are not in its files.
     pub added: AddedRecords,
     /// The outcome for dynamic updates; `None` if the zone has none.
     pub updates: Option<MergedUpdates>,
-    /// Its files.
+    /// The zone's files.
     pub sources: ZoneSources,
-    /// Their text.
+    /// The text of the files.
     pub text: ZoneText,
 }
 
@@ -56,7 +56,7 @@ pub struct ReadZone {
 /// `text_bytes_max`.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all problems of the zone.
 pub fn load(
     config: &ZoneConfig,
     derivation: &ZoneDerivation,
@@ -75,7 +75,7 @@ pub fn load(
     let text = read(&config.file, &mut budget_bytes, &mut sources, limits);
     let text = text.map_err(|error| failure(&config.file, error))?;
     let changes_path = changes_file(&config.file);
-    // A log that is there and cannot be read is an error: without it, an earlier version would be served.
+    // A log that exists but cannot be read is an error: without it, an earlier version would be served.
     let has_changes = config.origin != ZoneOrigin::Operator && changes_path.try_exists().unwrap_or(true);
     let changes = has_changes.then(|| read(&changes_path, &mut budget_bytes, &mut sources, limits));
     let changes = changes.transpose().map_err(|error| failure(&changes_path, error))?;
@@ -91,7 +91,7 @@ pub fn load(
 /// The zone of `text`; `name` is the file name in diagnostics.
 ///
 /// # Errors
-/// All errors, with the warnings.
+/// Returns all errors, with the warnings.
 pub fn parse(
     apex: &DomainName,
     name: &str,
@@ -110,7 +110,7 @@ pub fn parse(
 /// The zone of a version whose `files` were kept, the main file first, with its current derived records.
 ///
 /// # Errors
-/// All errors, with the warnings.
+/// Returns all errors, with the warnings.
 pub fn restore(
     apex: &DomainName,
     derivation: &ZoneDerivation,
@@ -266,7 +266,8 @@ impl<'l> ZoneLoader<'l> {
         let Some(first) = self.aliases.first() else { return };
         if !derivation.resolves_aliases() {
             let message = "ALIAS has no effect here: no resolver is asked for the addresses of its target";
-            let remedy = "write resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder";
+            let remedy =
+                "set `resolvers` in [dns], for example resolvers = [\"system\"]; a state folder is also needed";
             self.diagnostics.push(Diagnostic::error(self.location(first.position), Problem::new(message, remedy)));
         }
         for diagnostic in sink.check_alias_records() {
@@ -276,7 +277,7 @@ impl<'l> ZoneLoader<'l> {
 
     fn add_patch_error(&mut self, error: &PatchError) {
         let message = format!("the changes since this version do not fit: {error}");
-        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone, which signs it again");
+        let problem = Problem::new(message, "run `sanderling reload` with the zone name, which signs it again");
         self.diagnostics.push(Diagnostic::error(Location::File(self.files[0].clone()), problem));
     }
 
@@ -322,7 +323,7 @@ impl<'l> ZoneLoader<'l> {
     }
 }
 
-/// Why a file of a zone cannot be read.
+/// The reason why a file of a zone cannot be read.
 struct ReadError {
     problem: Problem,
     denial: Denial,
@@ -362,7 +363,7 @@ fn read(
     sources: &mut ZoneSourcesBuilder,
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
-    // Without blocking: a FIFO at the path of a zone file would block a reload forever.
+    // Opened without blocking: a FIFO at a zone file's path would block a reload forever.
     let read_error = |error| ReadError::new(path, &error);
     let open = || {
         let file = sanderling_os::file::open_nonblocking(path)?;
@@ -371,7 +372,7 @@ fn read(
     };
     let (file, metadata) = with_second_try(open).map_err(read_error)?;
     if !metadata.is_file() {
-        return Err(Problem::new("not a regular file", "name a zone file").into());
+        return Err(Problem::new("not a regular file", "specify a zone file").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
     // The files read before an error are kept, so the second try continues after it.

@@ -8,15 +8,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How many seconds ago the last change of a file must be for an equal time to mean an unchanged file: file systems
-/// round times, so two changes shortly after each other can have the same time.
+/// Minimum age in seconds of a file's last change for an equal time to mean an unchanged file: file systems round
+/// times, so two changes in quick succession can have the same time.
 const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
-/// The files of a zone, in the order in which they were read.
+/// A zone's files, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneSources {
     files: Vec<SourceFile>,
-    /// Files that would have been read, and were not there.
+    /// Files that would have been read, but did not exist.
     absent: Vec<PathBuf>,
     /// A hash of the content of all files.
     hash: u64,
@@ -44,17 +44,17 @@ struct SourceFile {
 /// The text of all files of a zone.
 #[derive(Debug)]
 pub struct ZoneText {
-    /// A hash of it.
+    /// A hash of the content.
     pub hash: u64,
     /// Path and length of each file, in the order in which they were read.
     pub files: Vec<(String, u64)>,
-    /// The text of one file after the other; `None` if it is too long.
+    /// The texts of the files in order; `None` if they are too long.
     pub content: Option<Vec<u8>>,
     /// Whether each file ends with a newline.
     pub ends_with_newline: bool,
 }
 
-/// Collects the files of a zone while it is read.
+/// Collects a zone's files while it is read.
 #[derive(Debug)]
 pub(crate) struct ZoneSourcesBuilder {
     files: Vec<SourceFile>,
@@ -98,7 +98,7 @@ impl ZoneSourcesBuilder {
         }
     }
 
-    /// Adds a file that would have been read, and is not there.
+    /// Adds a file that would have been read, but does not exist.
     pub(crate) fn add_absent(&mut self, path: PathBuf) {
         self.absent.push(path);
     }
@@ -115,7 +115,7 @@ impl ZoneSources {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// Whether all files have the content that they had. They are read only if `stat` does not show it.
+    /// Whether all files have the content that they had. The files are read only if `stat` does not show this.
     pub fn are_unchanged(&mut self) -> bool {
         let is_same = |file: &SourceFile| {
             file.has_unique_times
@@ -129,7 +129,7 @@ impl ZoneSources {
         let mut builder = ZoneSourcesBuilder::new(0);
         for SourceFile { path, stat, .. } in &self.files {
             let Ok(metadata) = fs::metadata(path) else { return false };
-            // Another length means other content; only a regular file is read.
+            // A different length means different content; only a regular file is read.
             if !metadata.is_file() || metadata.len() != stat.length_bytes {
                 return false;
             }
@@ -157,7 +157,7 @@ impl FileStat {
         }
     }
 
-    /// Whether the last change is so long before `now` that a later one has another time.
+    /// Whether the last change is old enough at `now` that a later change has a different time.
     fn has_unique_times(&self, now: SystemTime) -> bool {
         let newest_s = self.modified.0.max(self.changed.0);
         now.duration_since(SystemTime::UNIX_EPOCH)
@@ -182,11 +182,11 @@ mod tests {
         fs::write(&path, "first").unwrap();
         let mut sources = sources(&path);
         assert!(sources.are_unchanged());
-        // The same content in another file.
+        // Another file has the same content.
         fs::write(folder.path().join("b.zone"), "first").unwrap();
         fs::rename(folder.path().join("b.zone"), &path).unwrap();
         assert!(sources.are_unchanged());
-        // Another content of the same length.
+        // The file has different content of the same length.
         fs::write(&path, "other").unwrap();
         assert!(!sources.are_unchanged());
         fs::write(&path, "first").unwrap();
@@ -204,7 +204,7 @@ mod tests {
         assert!(!sources.files[0].has_unique_times, "a file of this second");
         sources.hash = 0;
         assert!(!sources.are_unchanged(), "the content is compared");
-        // As if the file had been old: its metadata suffices, whatever the hash.
+        // The file is treated as old: its metadata suffices, whatever the hash.
         sources.files[0].has_unique_times = true;
         assert!(sources.are_unchanged());
     }

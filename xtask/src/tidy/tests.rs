@@ -1,4 +1,4 @@
-//! Each rule on small trees: what it reports, and what it accepts.
+//! Each rule on small trees, with accepted and reported text.
 
 use super::{RULES, Tree};
 
@@ -162,7 +162,7 @@ fn dead_links_are_reported() {
     let files = [
         ("README.md", text),
         ("docs/a.md", "[up](../README.md) [gone](x/../b.md)\n"),
-        ("a.rs", "//! See docs/a.md.\n// Why (docs/b.md).\nconst A: &str = \"docs/c.md\";\n"),
+        ("a.rs", "//! See docs/a.md.\n// The reason why (docs/b.md).\nconst A: &str = \"docs/c.md\";\n"),
     ];
     let expected = [
         "README.md:2: `docs/gone.md` does not exist",
@@ -190,4 +190,16 @@ fn phrase_with_a_plain_form_is_reported() {
     ];
     check("phrases", &[page, ("crates/a/src/b.rs", code)], &expected);
     check("phrases", &[("crates/a/tests/b.rs", "// anew\n")], &[]);
+}
+
+#[test]
+fn included_file_outside_the_crate_is_reported() {
+    let file = |line: &'static str| ("crates/a/src/b/c.rs", line);
+    let text = "but it is not in the package of crates/a; move it there";
+    check("included", &[file("const A: &str = include_str!(\"../../data/a.txt\");")], &[]);
+    check("included", &[("crates/a/tests/b.rs", "include_str!(\"../../../docs/a.md\")")], &[]);
+    let expected = format!("crates/a/src/b/c.rs:2: includes `demo/a.zone`, {text}");
+    check("included", &[file("\nf(include_bytes!(\"../../../../demo/a.zone\"));")], &[&expected]);
+    let expected = format!("crates/a/src/b/c.rs:1: includes `crates/ab/d.txt`, {text}");
+    check("included", &[file("include_str!(\"../../../ab/d.txt\")")], &[&expected]);
 }

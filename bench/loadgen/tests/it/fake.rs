@@ -20,7 +20,7 @@ pub(crate) fn http(content: &[u8]) -> Vec<u8> {
     http_with("", content)
 }
 
-/// The same with more fields, each with its line end.
+/// A response with more fields, each with its line end.
 pub(crate) fn http_with(fields: &str, content: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nServer: fake\r\n{fields}Content-Length: {}\r\n\r\n", content.len());
     [head.as_bytes(), content].concat()
@@ -63,7 +63,7 @@ pub(crate) enum Action {
 }
 
 /// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0,
-/// and the request: a client sends it by one call, when the response to the previous one is complete.
+/// and the request: a client sends it by one call, when the previous response is complete.
 pub(crate) fn tcp_server(script: impl Fn(u64, &[u8]) -> Action + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
     let address = listener.local_addr().expect("the listener is bound");

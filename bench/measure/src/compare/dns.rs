@@ -10,7 +10,7 @@ use loadgen::client;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a reply is waited for, once the server has started and before.
+/// Maximum wait for a reply, during startup and afterwards.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const START_TIMEOUT: Duration = Duration::from_millis(20);
 

@@ -14,7 +14,7 @@ const QUICK_SIZE_MAX: usize = 10_000;
 /// Memory that all servers together need per name and per zone. A size that does not fit is left out.
 const NAME_BYTES: usize = 4 * 350;
 const ZONE_BYTES: usize = 4 * 30_000;
-/// How long the files are requested before the rounds.
+/// Maximum time for requesting the files before the rounds.
 const FILL_MAX: Duration = Duration::from_secs(60);
 
 /// The results for each size, which is the title.
@@ -34,7 +34,7 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Growth>> {
     ])
 }
 
-/// The servers of one size, and what their load needs.
+/// The servers of one size, and the parameters of their load.
 type Size<L> = (usize, Vec<Server>, L);
 
 fn sizes(rounds: &Rounds, all: &[usize], bytes_each: usize) -> Vec<usize> {
@@ -118,7 +118,7 @@ fn zones(rounds: &mut Rounds) -> anyhow::Result<Growth> {
     Ok(compare(rounds, "zones", &all, load))
 }
 
-/// One and two workers, which share all processors with the load. The floor has one worker.
+/// A server with one and with two workers, which share all processors with the load. The floor has one worker.
 fn workers(rounds: &mut Rounds, name: &'static str) -> anyhow::Result<Growth> {
     let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
     let bench = rounds.bench.clone();
@@ -131,7 +131,7 @@ fn workers(rounds: &mut Rounds, name: &'static str) -> anyhow::Result<Growth> {
     let mut growth = Growth { name, sizes: Vec::new() };
     for count in [1, 2] {
         let place = format!("{name}-{count}");
-        // One after the other: they would share the processors.
+        // The servers run one after another, since they would share the processors.
         let one = if name == "workers-http" {
             let all = [(count, http_size(rounds, &site, &place, count)?, ())];
             let load =

@@ -16,7 +16,7 @@ pub(crate) const CONNECTION_COUNT: usize = 64;
 const PIPELINE_DEPTH: usize = 16;
 /// The file of most workloads, and of the checks.
 pub(crate) const SMALL: &str = "/small/512";
-/// That of HTTP/2.
+/// The path for HTTP/2.
 pub(crate) const KIB: &str = "/small/1024";
 /// Sanderling does not share the pages of a file that was written recently; the files are older when they count.
 const SETTLED_AFTER: Duration = Duration::from_secs(11);
@@ -24,7 +24,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(11);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Plain,
-    /// With the entity tag of the server.
+    /// With the server's entity tag.
     NotModified,
     NotFound,
     NewConnection,

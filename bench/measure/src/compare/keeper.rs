@@ -1,4 +1,4 @@
-//! What it costs that the private keys are in the keeper: full handshakes, with the keeper and without it.
+//! The cost of holding the private keys in the keeper: full handshakes, with the keeper and without it.
 
 use crate::compare::http::{self, SMALL, Site};
 use crate::compare::loads::handshakes;
@@ -11,7 +11,7 @@ use crate::compare::tls_client::Tickets;
 use crate::page;
 use anyhow::Context;
 
-/// The length of the file of each request.
+/// The length of each request's file.
 const CONTENT_BYTES: usize = 512;
 const TITLE: &str = "full handshake";
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How much longer than requested a load may run.
+/// Maximum time that a load may run longer than requested.
 pub(crate) const OVERTIME: Duration = Duration::from_secs(20);
 /// Stands for the length in the arguments.
 const SECONDS: &str = "{seconds}";
@@ -19,7 +19,7 @@ const SECONDS: &str = "{seconds}";
 pub(crate) struct Load {
     program: PathBuf,
     arguments: Vec<String>,
-    /// The settings of OpenSSL in it; `None` for those of the system.
+    /// The OpenSSL configuration of the load; `None` for the system's.
     openssl_config: Option<PathBuf>,
     /// Returns the responses and the errors in the output.
     parse: fn(&str) -> Option<(u64, u64)>,
@@ -43,7 +43,7 @@ pub(crate) fn wrk(server: SocketAddr, path: &str, connection_count: usize, more:
     Load::new("wrk", arguments, parse_wrk, length)
 }
 
-/// The same for a path that does not exist: other responses than errors are errors.
+/// A load for a path that does not exist: any response except an error is an error.
 pub(crate) fn wrk_missing(server: SocketAddr, path: &str, connection_count: usize, length: Duration) -> Load {
     let parse = |output: &str| {
         let (response_count, error_count) = parse_wrk(output)?;
@@ -93,7 +93,7 @@ impl Load {
         Load { program: program.into(), arguments, openssl_config: None, parse, length }
     }
 
-    /// The same load over TLS, with the settings in a file of OpenSSL.
+    /// This load over TLS, with an OpenSSL configuration file.
     pub(crate) fn over_tls(mut self, openssl_config: &Path) -> Load {
         for argument in &mut self.arguments {
             *argument = argument.replacen("http://", "https://", 1);
@@ -102,13 +102,13 @@ impl Load {
         self
     }
 
-    /// The same load with further arguments.
+    /// This load with further arguments.
     pub(crate) fn with_arguments(mut self, arguments: &[&str]) -> Load {
         self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self
     }
 
-    /// The same load for another time.
+    /// This load for another duration.
     pub(crate) fn for_time(&self, length: Duration) -> Load {
         Load { length, ..self.clone() }
     }
@@ -129,7 +129,7 @@ impl Load {
     }
 }
 
-/// A load that runs. It is killed when it is dropped.
+/// A load that runs. The load is killed when it is dropped.
 pub(crate) struct Running<'l> {
     load: &'l Load,
     child: Child,
@@ -141,7 +141,7 @@ impl Running<'_> {
         send_signal(self.child.id() as i32, Signal::STOP);
     }
 
-    /// Continues the load, and stops it again after some time; whether it has ended.
+    /// Continues the load, and stops it again after some time; returns whether it has ended.
     pub(crate) fn run_for(&mut self, time: Duration) -> bool {
         if self.has_ended {
             return true;

@@ -19,7 +19,7 @@ const CONNECTIONS_MAX: usize = 12_000;
 const FDS_RESERVED: usize = 500;
 /// The key of updates.
 pub(crate) const SECRET: &str = "c2VjcmV0IG9mIHRoZSBjb21wYXJpc29uIDEyMzQ1Njc=";
-/// The control socket of Sanderling, in the folder of the server.
+/// The control socket of Sanderling, in the server's folder.
 pub(crate) const CONTROL: &str = "control.sock";
 
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) program: &'static str,
     pub(crate) arguments: &'static [&'static str],
-    /// The configuration file in the folder of the server, and its template.
+    /// The configuration file in the server's folder, and its template.
     pub(crate) config: (&'static str, &'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Interleaved rounds: what a request costs each server, round by round.
+//! Interleaved rounds: the cost of a request for each server, round by round.
 
 use crate::compare::loads::{Counted, Load, OVERTIME, Running};
 use crate::compare::server::{Bench, Calls, Server, count_calls};
@@ -6,16 +6,16 @@ use fastrand::Rng;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long a load warms up the server, and runs under strace.
+/// Maximum time for which a load warms up the server, and runs under strace.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
-/// How long one load runs before the next: long compared with the switch, short compared with the seconds for which a
-/// shared machine becomes slower.
+/// The time that a load runs before the next: long compared with the switch, short compared with the seconds for which
+/// a shared machine becomes slower.
 const TURN: Duration = Duration::from_millis(50);
 
 pub(crate) struct Rounds {
     pub(crate) bench: Bench,
     pub(crate) round_count: usize,
-    /// How long each load runs in each round, the sum of its turns.
+    /// The total time of each load in each round, the sum of its turns.
     pub(crate) length: Duration,
     pub(crate) random: Rng,
     pub(crate) is_quick: bool,
@@ -41,7 +41,7 @@ impl Sample {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// One per round; `None` where the load failed.
+    /// A sample per round; `None` where the load failed.
     samples: Vec<Option<Sample>>,
     pub(crate) memory_mib: f64,
     /// System calls per request: all, and by name.
@@ -210,7 +210,7 @@ impl Rounds {
     }
 }
 
-/// All calls per request, and those by name of which there is one in a hundred requests at least.
+/// All calls per request, and the calls by name that occur at least once in a hundred requests.
 fn calls_per_request(calls: &Calls, response_count: u64) -> (f64, String) {
     let per_request = |count: u64| count as f64 / response_count as f64;
     let total = per_request(calls.iter().map(|(_, count)| count).sum());

@@ -14,25 +14,25 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer; a zone of ten million names takes minutes.
+/// Maximum time for a server to answer; a zone of ten million names takes minutes.
 const START_LIMIT: Duration = Duration::from_secs(240);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The precision of the time to the first answer.
 const START_POLL_EVERY: Duration = Duration::from_millis(1);
 const OUTPUT: &str = "output";
 
-/// Where programs are found and what runs on which processor.
+/// The locations of programs, and the processors on which they run.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) sanderling: PathBuf,
-    /// An earlier build of it.
+    /// An earlier build of the server.
     pub(crate) before: Option<PathBuf>,
     pub(crate) floor: PathBuf,
     pub(crate) folder: PathBuf,
     /// Servers listen for TLS as well.
     pub(crate) certificate: Option<Certificate>,
     pub(crate) access_log: AccessLog,
-    /// Which other lines of the settings count: those that begin with `#` and one of these words.
+    /// The other lines of the settings that count: lines that begin with `#` and one of these words.
     pub(crate) marks: &'static [&'static str],
     /// As for `taskset --cpu-list`.
     pub(crate) server_cpus: String,
@@ -102,7 +102,8 @@ impl Bench {
         Ok(server)
     }
 
-    /// Starts servers, and the earlier build if there is one, on the same content. One that does not start is left out.
+    /// Starts servers, and the earlier build if there is one, on the same content. A server that does not start is left
+    /// out.
     pub(crate) fn start_all(
         &self,
         peers: &[Peer],
@@ -123,8 +124,8 @@ impl Bench {
     }
 }
 
-/// A command on some processors, with the limit of file descriptors of all programs. It ends with this process, and has
-/// its own process group, as lighttpd signals its whole group.
+/// A command on some processors, with the limit of file descriptors of all programs. The command ends with this
+/// process, and has its own process group, as lighttpd signals its whole group.
 pub(crate) fn pinned(program: &OsStr, cpus: &str) -> Command {
     let limit = format!("--nofile={FDS_MAX}:{FDS_MAX}");
     let mut command = Command::new("setpriv");
@@ -134,11 +135,11 @@ pub(crate) fn pinned(program: &OsStr, cpus: &str) -> Command {
     command
 }
 
-/// A server that answers. It is stopped when it is dropped.
+/// A server that answers. The server is stopped when it is dropped.
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) place: Place,
-    /// From the start of the process to the first answer.
+    /// The time from the start of the process to the first answer.
     pub(crate) start_time: Duration,
     child: Mutex<Child>,
     /// The process that was started, and its descendants at the first answer.
@@ -154,7 +155,7 @@ impl Server {
         Ok(self.place.tls.as_ref().context("the server has no TLS")?.0)
     }
 
-    /// How the server has ended, if it has.
+    /// The server's exit status, if it has exited.
     pub(crate) fn ended(&self) -> Option<String> {
         let status = self.child.lock().expect("no thread panics with the lock").try_wait().ok()??;
         Some(format!("{} ended ({status}): {}", self.name, self.last_output()))
@@ -243,7 +244,7 @@ pub(crate) fn count_calls<T>(server: &Server, act: impl FnOnce() -> anyhow::Resu
         std::thread::sleep(Duration::from_millis(10));
     }
     let acted = act();
-    // It writes the table when it is interrupted.
+    // strace writes the table when it is interrupted.
     stop(&mut strace, Signal::INT);
     Ok((parse_calls(&fs::read_to_string(&table).context("strace wrote no table")?), acted?))
 }

@@ -20,11 +20,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long an answer is waited for while a zone may be signed.
+/// Maximum wait for an answer while a zone may be being signed.
 const TIMEOUT: Duration = Duration::from_millis(20);
 const NAME_COUNT: usize = 100_000;
 
-/// A title, how the zone proves that a name does not exist, and what is asked.
+/// A title, the zone's denial of existence, and the queries.
 const WORKLOADS: &[(&str, Chain, Asked)] = &[
     ("signed answers", Chain::Nsec, Asked::Names),
     ("name errors, NSEC", Chain::Nsec, Asked::Missing),
@@ -33,7 +33,7 @@ const WORKLOADS: &[(&str, Chain, Asked)] = &[
 
 pub(crate) struct Report {
     pub(crate) answers: Vec<Outcome>,
-    /// The other tables, with what they count.
+    /// The other tables, with the counted quantity.
     pub(crate) text: String,
 }
 
@@ -86,7 +86,7 @@ fn answers_of_signed_zones(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> 
     Ok(outcomes)
 }
 
-/// The length of the reply to a query with DO, as `dig` reports it. It must have a signature.
+/// The length of the reply to a query with DO, as `dig` reports it. The reply must have a signature.
 fn reply_bytes(server: SocketAddr, query: &str) -> anyhow::Result<usize> {
     let (name, rtype) = query.split_once(' ').context("a name and a type")?;
     let (ip, port) = (format!("@{}", server.ip()), server.port().to_string());
@@ -98,7 +98,7 @@ fn reply_bytes(server: SocketAddr, query: &str) -> anyhow::Result<usize> {
 
 /// The processor time of signing a zone by ECDSA P-256 with one key and NSEC. The others read and write a file.
 /// Sanderling reads the file, signs, stores the signed version, loads it and answers from it; the time without `dnssec`
-/// is that of the same without signing.
+/// covers the same steps without signing.
 fn signing(rounds: &Rounds) -> anyhow::Result<String> {
     let name_count = if rounds.is_quick { NAME_COUNT } else { 1_000_000 };
     let (zone, record_count) = write_zone(&rounds.bench.folder.join("signing"), name_count)?;

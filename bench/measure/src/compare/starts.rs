@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const RELOAD_COUNT: usize = 3;
-/// How long queries are sent before a reload, and after the new data has appeared.
+/// The time for which queries are sent before a reload, and after the new data has appeared.
 const MARGIN: Duration = Duration::from_secs(1);
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 const MEMORY_POLL_EVERY: Duration = Duration::from_millis(20);
 const QUERIES_PER_S: u32 = 1000;
-/// The zone file of a server, which is replaced before a reload.
+/// A server's zone file, which is replaced before a reload.
 pub(crate) const SERVED: &str = "served.zone";
 
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<String> {
@@ -121,7 +121,7 @@ fn idle(rounds: &Rounds, site: &Content, count: usize) -> anyhow::Result<Vec<Vec
     Ok(rows)
 }
 
-/// One reload: durations in ms, memory in MiB, in the order of the columns.
+/// A reload: durations in ms, memory in MiB, in column order.
 type Reload = [f64; 8];
 
 fn reloads(rounds: &mut Rounds, zone: &ZoneFile, name_count: usize) -> anyhow::Result<Vec<Vec<String>>> {

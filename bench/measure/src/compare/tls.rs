@@ -19,7 +19,7 @@ const ZONE_NAME_COUNT: usize = 100_000;
 const IDLE_COUNT: usize = 1000;
 /// Connections of one client that shows whether a server always resumes sessions.
 const RESUMED_COUNT: usize = 8;
-/// Those with DNS over TLS.
+/// The servers with DNS over TLS.
 const DNS_PEERS: [&str; 3] = ["sanderling", "nsd", "bind"];
 /// The settings of OpenSSL in the loads, and of the certificate.
 const OPENSSL: &str = "openssl_conf = openssl
@@ -224,7 +224,7 @@ fn over_dns(
     Ok((outcome, idle))
 }
 
-/// What idle connections after one response need, of each server.
+/// The memory of idle connections after one response, for each server.
 fn idle_rows(
     bench: &Bench,
     peers: &[Peer],

@@ -1,7 +1,7 @@
 //! A client of TLS: single requests, and the load of the handshakes.
 //!
-//! It offers X25519MLKEM768 before X25519, with a key share of each, so that every server can select its own group
-//! without a second round trip.
+//! The client offers X25519MLKEM768 before X25519, with a key share of each, so that every server can select its own
+//! group without a second round trip.
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
@@ -204,7 +204,7 @@ impl Handshakes {
         let (response_count, error_count) = (AtomicU64::new(0), AtomicU64::new(0));
         let requests = || -> anyhow::Result<()> {
             let client = Client::new(self.server, Protocol::Http1, self.tickets)?;
-            // It gets the first tickets.
+            // The first connection gets the first tickets.
             let mut is_first = true;
             while Instant::now() < end {
                 match client.request_once(&self.path, self.content_bytes) {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// The apex of the large zones.
 pub(crate) const APEX: &str = "example.com";
-/// One delegation per so many names.
+/// The zone has one delegation per this many names.
 const NAMES_PER_DELEGATION: usize = 100;
 const WILDCARD_COUNT: usize = 1000;
 /// Queries in a file.
@@ -67,14 +67,14 @@ pub(crate) fn write_zone(folder: &Path, name_count: usize) -> anyhow::Result<(Zo
     Ok((ZoneFile { apex: APEX.to_owned(), file }, record_count))
 }
 
-/// How a signed zone proves that a name does not exist.
+/// The record type with which a signed zone denies existence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
     Nsec,
     Nsec3,
 }
 
-/// Makes a key of the zone in `folder`, and returns the name of its files.
+/// Makes a key of the zone in `folder`, and returns its files' name.
 pub(crate) fn make_key(folder: &Path) -> anyhow::Result<String> {
     let key = run(folder, "dnssec-keygen", &["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", APEX])?;
     Ok(key.trim().to_owned())

@@ -1,4 +1,4 @@
-//! Which call of which process fails, with which error, and when; the faults that are possible in a traced run.
+//! A fault: the failing call, its process, the error and the time; and the faults that are possible in a traced run.
 
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -54,12 +54,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What happens without a fault.
+    /// The absence of a fault.
     pub(crate) fn none(scenario: &str, role: Role) -> Fault {
         Fault { scenario: scenario.to_owned(), role, call: String::new(), error: String::new(), occurrence: 0 }
     }
 
-    /// Whether a process may die of it.
+    /// Whether a process may exit because of the fault.
     pub(crate) fn is_for_memory(&self) -> bool {
         MEMORY_CALLS.contains(&self.call.as_str())
     }
@@ -94,8 +94,8 @@ impl FromStr for Fault {
     }
 }
 
-/// The errors of a call that its manual page names and that do not contradict what the kernel has done. No error for
-/// calls that cannot fail, and for those whose effect an injected error would hide, such as `close`.
+/// The errors of a call that its manual page names and that do not contradict the kernel's action. Calls that cannot
+/// fail get no error, nor do calls whose effect an injected error would hide, such as `close`.
 fn errors(call: &str) -> &'static [&'static str] {
     match call {
         "ppoll" | "poll" => &["ENOMEM", "EINTR", "EAGAIN", DELAY],
@@ -130,7 +130,7 @@ fn errors(call: &str) -> &'static [&'static str] {
         call if MEMORY_CALLS.contains(&call) => &["ENOMEM"],
         "getrandom" | "clock_nanosleep" | "nanosleep" => &["EINTR"],
         "close" | "close_range" | "exit" | "exit_group" | "futex" | "madvise" | "munmap" | "restart_syscall" => &[],
-        // With the arguments that are used, it cannot fail (getrlimit(2)).
+        // With the arguments used, the call cannot fail (getrlimit(2)).
         "prlimit64" => &[],
         "getpid" | "gettid" | "getuid" | "geteuid" | "getgid" | "getegid" | "getppid" | "umask" => &[],
         "rseq" | "rt_sigaction" | "rt_sigprocmask" | "rt_sigreturn" | "sched_yield" | "set_robust_list"
@@ -143,7 +143,7 @@ fn errors(call: &str) -> &'static [&'static str] {
 pub(crate) fn count_calls(trace: &str) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for line in trace.lines() {
-        // With the process ID before it if several threads are traced.
+        // The line begins with the process ID if several threads are traced.
         let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
         let Some((call, _)) = line.split_once('(') else { continue };
         if call.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {

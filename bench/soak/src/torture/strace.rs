@@ -14,10 +14,10 @@ use tempfile::TempDir;
 /// Time after which a process makes few calls.
 const QUIET_TIME: Duration = Duration::from_millis(50);
 
-/// How long strace may take to detach.
+/// Maximum time for strace to detach.
 const DETACH_LIMIT: Duration = Duration::from_secs(2);
 
-/// A strace that runs. It is detached when it is dropped.
+/// A strace that runs. strace is detached when this value is dropped.
 pub(crate) struct Strace {
     child: Child,
     folder: TempDir,
@@ -56,17 +56,18 @@ impl Strace {
         let pid = pid.context("the supervisor has started no process")?;
         drop(stopper);
         let strace = Strace::attach(pid, arguments);
-        // It may have ended already, by the fault or with the first strace: that is judged as any other death.
+        // The process may already have exited, by the fault or with the first strace: that is judged like any other
+        // exit.
         let _ = send_signal(pid, Signal::CONT);
         strace
     }
 
-    /// What it has written so far.
+    /// The output of strace so far.
     pub(crate) fn trace(&self) -> String {
         fs::read_to_string(trace_path(self.folder.path())).unwrap_or_default()
     }
 
-    /// Detaches it; what it has written. A call that is failing at this moment would get another error, from the
+    /// Detaches strace; returns its output. A call that is failing at this moment would get another error, from the
     /// sandbox, so the calls that the end of the scenario causes are awaited.
     pub(crate) fn finish(mut self) -> String {
         thread::sleep(QUIET_TIME);
@@ -76,7 +77,7 @@ impl Strace {
 
     fn detach(&mut self) {
         let _ = send_signal(self.child.id(), Signal::TERM);
-        // It may wait forever for a process whose threads have exited. Its death detaches it as well.
+        // strace may wait forever for a process whose threads have exited. Killing strace detaches it as well.
         if !becomes_true(DETACH_LIMIT, || !matches!(self.child.try_wait(), Ok(None))) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -107,7 +108,7 @@ impl Launcher {
         Ok(Launcher { folder, words })
     }
 
-    /// Detaches strace from the program, which may have ended; what strace has written.
+    /// Detaches strace from the program, which may have exited; returns strace's output.
     pub(crate) fn finish(self, pid: u32) -> String {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok());

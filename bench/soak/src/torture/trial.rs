@@ -1,4 +1,4 @@
-//! One trial: a service, a scenario during which a call may fail, and what must hold afterwards.
+//! A trial: a service, a scenario during which a call may fail, and the conditions that must hold afterwards.
 
 use crate::extent::{Extent, becomes_true};
 use crate::service::{LIMIT, NewProgram, Service, fd_count, is_running, processes_in, send_signal};
@@ -19,16 +19,16 @@ const LARGE: &str = "first/large.bin";
 const LARGE_BYTES: usize = 200_000;
 /// The version of the zone that the reload without a fault must put into effect.
 const CLEAN_VERSION: usize = 7;
-/// How long a request that a fault may have lost is waited for.
+/// Maximum wait for a request that a fault may have lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
-/// How a process ends that lacks a library (ld.so(8)).
+/// The exit status of a process that lacks a library (ld.so(8)).
 const LOADER_STATUS: &str = "exit status: 127";
-/// How long a scenario may take.
+/// Maximum time for a scenario.
 const ACT_LIMIT: Duration = Duration::from_secs(15);
-/// How long processes and descriptors may remain that are no longer needed.
+/// Maximum time for which unneeded processes and descriptors may remain.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What happens to a service while a call fails.
+/// The operations on a service while a call fails.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// The processes whose calls fail, one at a time.
@@ -47,7 +47,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "kill-server", roles: &[Role::Supervisor, Role::NewServer], act: kill_server },
 ];
 
-/// What must not happen.
+/// A result that must not occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     SupervisorDeath,
@@ -67,7 +67,7 @@ pub(crate) enum Defect {
 /// The result of a trial.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// What strace has written.
+    /// The output of strace.
     pub(crate) trace: String,
     /// Whether the operator was informed, by the result of a command or in the log.
     pub(crate) is_reported: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Trial {
     pub(crate) fd_counts: [usize; 2],
 }
 
-/// Runs a scenario with the arguments of strace for one process. `fd_counts` are those of a trial without a fault.
+/// Runs a scenario with the arguments of strace for one process. `fd_counts` come from a trial without a fault.
 pub(crate) fn run(
     program: &Path,
     scenario: &Scenario,
@@ -93,7 +93,7 @@ pub(crate) fn run(
         arguments.push("-f".to_owned());
     }
     let supervisor_pid = service.supervisor_pid();
-    // Among them are those of this program that no exec has closed yet.
+    // The counts include descriptors of this program that no exec has closed yet.
     let fd_counts = fd_counts.map(|[supervisor, server]| [supervisor.max(fd_count(supervisor_pid)), server]);
     let start = Instant::now();
     let (acted, trace) = match role {

@@ -1,7 +1,7 @@
-//! Single faults of the agent and of the keeper, after each of which every zone takes changes as before: one with
-//! dynamic updates, one with dynamic updates that is signed, one that is signed, and one that is transferred.
+//! Single faults of the agent and of the keeper, after each of which every zone accepts changes as before: a zone with
+//! dynamic updates, a signed zone with dynamic updates, a signed zone, and a transferred zone.
 //!
-//! Many faults, one after the other, are those of one service, since a fault that has an effect later is found so, too.
+//! Many faults, one after another, hit the same service, so that a fault with a later effect is found too.
 
 use super::fault::{Fault, Role, count_calls, faults_of, has_fault, mix};
 use super::in_parallel;
@@ -26,18 +26,18 @@ use tempfile::TempDir;
 
 /// Time in which all zones must take a change after a fault.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
-/// How long a start may take on a busy machine.
+/// Maximum time for startup on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a command may take, in which a call fails.
+/// Maximum time for a command in which a call fails.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
-/// Services at the same time, for each processor: they mostly wait.
+/// Concurrent services per processor, which mostly wait.
 const SERVICES_PER_CPU: usize = 2;
 const SECRET: &str = "c2FuZGVybGluZy10b3J0dXJlLXNlY3JldC0xMjM0NTY=";
 const UPDATED: [&str; 2] = ["updated.test", "signed-updated.test"];
 const SIGNED: &str = "signed.test";
 const SECONDARY: &str = "secondary.test";
 
-/// What happens while a call fails, with its name.
+/// The operation during which a call fails, with its name.
 type Operation = (&'static str, fn(&mut ZoneService));
 
 const OPERATIONS: &[Operation] = &[
@@ -52,7 +52,7 @@ const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// What was found.
+/// The results of the torture test of zones.
 #[derive(Debug, Default)]
 pub struct ZoneSummary {
     /// Faults that have occurred.
@@ -63,11 +63,11 @@ pub struct ZoneSummary {
     pub dead_task_count: usize,
     /// Faults after which `status` has reported a problem, or something else was wrong.
     pub other_count: usize,
-    /// Each of them, with what was wrong.
+    /// Each defect, with its details.
     pub failures: Vec<(Fault, String)>,
 }
 
-/// What a zone, or the service, does not do any more.
+/// A function that a zone, or the service, no longer performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     RefusesUpdates,
@@ -78,7 +78,7 @@ enum Defect {
 /// Runs all operations with `fault_count` faults of those that are possible, or with `faults` only.
 ///
 /// # Errors
-/// strace cannot be run, this process must not trace the agent, or something is wrong without a fault.
+/// Returns an error if strace cannot be run, this process must not trace the agent, or a check fails without a fault.
 pub fn run(
     program: &Path,
     faults: Vec<Fault>,
@@ -196,7 +196,7 @@ impl ZoneService {
         Ok(service)
     }
 
-    /// Does what is done during the fault, with these arguments of strace; what strace has written.
+    /// Runs the operation during the fault, with these arguments of strace; returns strace's output.
     fn act(&mut self, fault: &Fault, arguments: &[String]) -> anyhow::Result<String> {
         let operation = OPERATIONS.iter().find(|(name, _)| *name == fault.scenario);
         let (_, operation) = operation.with_context(|| format!("{fault}: no such operation"))?;
@@ -226,11 +226,11 @@ impl ZoneService {
     }
 
     fn kill(&self, role: Role) {
-        // It may have ended already.
+        // The process may already have exited.
         let _ = self.pid(role).map(|pid| send_signal(pid, Signal::KILL));
     }
 
-    /// What is wrong for as long as it must not be.
+    /// The defects that have lasted longer than permitted.
     fn defects(&mut self) -> Vec<(Defect, String)> {
         let end = Instant::now() + HEALTHY_WITHIN;
         let mut defects = Vec::new();
@@ -270,7 +270,7 @@ impl ZoneService {
         self.require_text(zone, &format!("k{}.{zone}", change % 7), &change.to_string())
     }
 
-    /// Changes the file of the signed zone, and has it signed.
+    /// Changes the signed zone's file, and has it signed.
     fn sign(&mut self) -> anyhow::Result<()> {
         self.change += 1;
         write_zone(self.folder.path(), SIGNED, self.change)?;
@@ -278,7 +278,7 @@ impl ZoneService {
         self.require_text(SIGNED, &format!("version.{SIGNED}"), &self.change.to_string())
     }
 
-    /// Changes the zone of the primary.
+    /// Changes the primary's zone.
     fn transfer(&mut self) -> anyhow::Result<()> {
         const TRANSFERRED_WITHIN: Duration = Duration::from_secs(4);
         self.change += 1;
@@ -307,7 +307,7 @@ impl ZoneService {
     /// Whether the server answers with this text.
     fn require_text(&self, zone: &str, name: &str, text: &str) -> anyhow::Result<()> {
         let reply = client::query_tcp(self.address, name, Rtype::TXT)?;
-        // With its length before it.
+        // The message is preceded by its length.
         let text = [&[text.len() as u8], text.as_bytes()].concat();
         let is_found = reply.as_slice().windows(text.len()).any(|window| window == text);
         ensure!(is_found, "{zone} answers for {name} with another text");
@@ -323,7 +323,7 @@ impl ZoneService {
 impl Drop for ZoneService {
     fn drop(&mut self) {
         for supervisor in [&mut self.supervisor, &mut self.primary] {
-            // It may have ended meanwhile.
+            // The supervisor may have exited meanwhile.
             let _ = send_signal(supervisor.id(), Signal::TERM);
             becomes_true(START_LIMIT, || !matches!(supervisor.try_wait(), Ok(None)));
         }
@@ -367,7 +367,7 @@ fn serve(program: &Path, folder: &Path, config: &str) -> anyhow::Result<Child> {
 }
 
 /// # Errors
-/// The command has failed, or has taken too long.
+/// Returns an error if the command fails or takes too long.
 fn command(program: &Path, folder: &Path, words: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command.args(words).args(["--control", "control"]).current_dir(folder).env("NO_COLOR", "1");
@@ -376,7 +376,7 @@ fn command(program: &Path, folder: &Path, words: &[&str]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What a program has written if it has failed.
+/// The output of a program if it has failed.
 fn run_command(command: &mut Command) -> anyhow::Result<Option<String>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     // A few lines of output fit into the pipe.

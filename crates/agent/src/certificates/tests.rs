@@ -1,4 +1,4 @@
-//! Schedules of certificates, and what failures do to them.
+//! Schedules of certificates, and the effects of failures.
 
 use super::*;
 
@@ -167,7 +167,7 @@ fn failures_delay_the_next_attempt_and_lead_to_the_next_authority() {
     assert_eq!(authorities, [0, 0, 1, 1, 1, 0, 0]);
     let (at, why) = certificate.next_order();
     assert!(at >= unix_s() + DAY_S && why.starts_with("attempt 8 after failures; `sanderling renew"), "{at} {why}");
-    // It survives a restart.
+    // The record survives a restart.
     let text = state.read("renewals/example.com.json").expect("read").expect("stored");
     let record: Record = serde_json::from_slice(&text).expect("a record");
     assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
@@ -194,7 +194,7 @@ fn names_that_have_failed_do_not_delay_the_others() {
     assert_eq!(certificate.names_to_order(false), ["example.com", "www.example.com"]);
     assert_eq!(certificate.names_to_order(true), names);
     assert!(certificate.prefers_http("gone.test") && !certificate.prefers_http("example.com"));
-    // Another agent, when the others are issued: the name is tried on, alone with its failures.
+    // After a restart of the agent, with the others issued: the name is retried alone, with its failures.
     let text = state.read("renewals/example.com.json").expect("read").expect("stored");
     certificate.record = serde_json::from_slice(&text).expect("a record");
     let mut of_two = issued_at(unix_s(), 90 * DAY_S);
@@ -239,7 +239,7 @@ fn name_that_the_authority_does_not_tell_is_found() {
     let names = certificate.names.clone();
     assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
     assert_eq!(certificate.names_to_order(false), ["example.com"]);
-    // With a certificate for the others, it is the one that is new.
+    // With a certificate for the others, this name is the new one.
     let mut of_two = issued_at(unix_s(), 90 * DAY_S);
     of_two.lacking = vec!["gone.test".to_owned()];
     let mut certificate = with_aliases(Some(of_two));
@@ -267,7 +267,7 @@ fn name_is_given_up_only_when_the_certificate_in_service_is_about_to_expire() {
     (0..5).for_each(|_| fail(&mut certificate, &failure, 1, &state));
     let latest = certificate.issued.as_ref().expect("one").latest_renewal();
     assert!(certificate.next_order().0 <= latest, "{}", certificate.next_order().0);
-    // A new name does not wait for one that has lapsed.
+    // A new name does not wait for a lapsed name.
     let mut with_new = issued_at(days(1), 90 * DAY_S);
     with_new.lacking = vec!["www.example.com".to_owned()];
     let mut certificate = with_aliases(Some(with_new));
@@ -312,7 +312,7 @@ fn delay_from_before_the_clock_was_set_back_is_the_same_from_now_on() {
 fn new_certificate_that_looks_old_is_not_renewed_at_once() {
     let (_directory, state) = folder();
     let days_ago = |days| unix_s() - days * DAY_S;
-    // The clock is 90 days ahead of that of the authority, or not at all.
+    // The clock is 90 days ahead of the authority's clock, or not at all.
     for (days, is_delayed) in [(90, true), (0, false)] {
         let mut certificate = managed(Some(issued_at(days_ago(days), 80 * DAY_S)));
         certificate.on_new("https://ca.example/dir", &state);
@@ -334,7 +334,7 @@ fn limit_of_an_authority_leads_to_the_next_one_at_once() {
         let delay_s = certificate.next_order().0 - unix_s();
         assert!((wait_s - 1..=wait_s + wait_s / 10).contains(&delay_s), "{delay_s}");
     }
-    // It is no fault of the authority if something here is not ready.
+    // The authority is not to blame for a problem of this server.
     let mut certificate = managed(None);
     (0..5).for_each(|_| fail(&mut certificate, &Failure::new(Kind::NotReady, "", ""), 2, &state));
     fail(&mut certificate, &Failure::new(Kind::Refused, "", ""), 2, &state);

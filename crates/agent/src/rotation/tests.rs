@@ -18,7 +18,7 @@ impl Random {
         (mixed >> 33) % end
     }
 
-    /// Whether it happens, once in `mean` times.
+    /// Whether an event happens that occurs once in `mean` times.
     fn one_in(&mut self, mean: u64) -> bool {
         self.below(mean) == 0
     }
@@ -37,15 +37,15 @@ struct Order {
     issued_at: u64,
 }
 
-/// Which rule the agent breaks.
+/// The rule that the agent breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It orders as soon as the name servers answer.
+    /// The agent orders as soon as the name servers answer.
     NoWait,
-    /// It does not ask the other name servers.
+    /// The agent does not ask the other name servers.
     NotAsked,
-    /// It removes the old key as soon as the new one is in service.
+    /// The agent removes the old key as soon as the new key is in service.
     NoOverlap,
 }
 
@@ -53,24 +53,24 @@ struct World {
     random: Random,
     fault: Fault,
     now: u64,
-    /// By how much the clock of the agent is ahead.
+    /// The time that the agent's clock is ahead.
     ahead_s: u64,
     ttl_s: u32,
     key_count: u64,
     /// In the state folder.
     stored: Rotation,
-    /// In the memory of the agent; `None` after a crash.
+    /// In the agent's memory; `None` after a crash.
     agent: Option<Rotation>,
     order: Option<Order>,
     /// The key of the certificate in the state folder, and since when.
     certificate: (KeyDigest, u64),
-    /// The key that each worker serves, and when it takes up that of the state folder.
+    /// The key that each worker serves, and the time when it starts to serve the key in the state folder.
     workers: Vec<(KeyDigest, u64)>,
-    /// What this server answers.
+    /// The records with which this server answers.
     primary: Records,
-    /// What the others answer, and the versions that they have yet to transfer, each with its time.
+    /// The records of the other servers, and the versions that they have yet to transfer, each with its time.
     secondaries: Vec<(Records, VecDeque<(u64, Records)>)>,
-    /// What resolvers have, until when.
+    /// The records in resolver caches, with their expiry.
     caches: Vec<(Records, u64)>,
     renewal_count: u32,
 }
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// What the agent does in one second: some of its steps, before it may crash.
+    /// The agent's work in one second: some of its steps, before it may crash.
     fn run_agent(&mut self) {
         for _ in 0..3 {
             if self.random.one_in(20) {
@@ -118,7 +118,7 @@ impl World {
         let agent_now = self.now + self.ahead_s;
         changed.on_time(agent_now);
         changed.on_ttl(self.ttl_s);
-        // The certificate that the server process says is in service: all workers have been given it.
+        // The certificate that the server process reports to be in service: all workers have received it.
         let (key, stored_at) = &self.certificate;
         if self.now > *stored_at {
             changed.on_served(key, agent_now);
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// What the others do in one second.
+    /// The other parties' work in one second.
     fn run_others(&mut self) {
         if self.random.one_in(200) {
             // The clock is set right.
@@ -193,7 +193,7 @@ impl World {
             self.agent = None;
         }
         if let Some(order) = self.order.take_if(|order| order.issued_at <= self.now) {
-            // It may fail; the next one has the same key.
+            // The order may fail; the next order has the same key.
             if !self.random.one_in(4) {
                 self.certificate = (order.key, self.now);
                 let random = &mut self.random;
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// The first cache that does not pin the key of a worker.
+    /// The first cache that does not pin a worker's key.
     fn mismatch(&self) -> Option<String> {
         let of_worker = |key: &KeyDigest| {
             let cache = self.caches.iter().find(|(records, _)| !records.keys.contains(key))?;

@@ -1,4 +1,4 @@
-//! The handle of the rest of the agent to the task of a signed zone.
+//! The handle of the rest of the agent to a signed zone's task.
 
 use super::{SigningContext, SigningTask};
 use crate::command_answer::CommandAnswer;
@@ -31,29 +31,29 @@ pub(super) struct Shared {
     pub(super) reread: RefCell<Option<Reread>>,
     /// Dynamic updates to sign and store.
     pub(super) updates: RefCell<Vec<WaitingUpdates>>,
-    /// Rollovers that are to start.
+    /// Rollovers that should start.
     pub(super) rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// Clients that request signing with new keys, regardless of the parent zone.
     pub(super) new_keys: RefCell<Vec<CommandAnswer>>,
-    /// The displayed state of the keys; `None` as long as their state cannot be read.
+    /// The keys' displayed state; `None` as long as their state cannot be read.
     pub(super) keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
     pub(super) others: RefCell<Vec<String>>,
-    /// Why it is not known what name servers and the parent zone have.
+    /// The reasons why the records of the name servers and the parent zone are unknown.
     pub(super) unknown: RefCell<Vec<String>>,
-    /// Whether the stored state was read since the start and is in `report`.
+    /// Whether the stored state was read since startup and is in `report`.
     pub(super) is_restored: Cell<bool>,
     pub(super) report: RefCell<SigningReport>,
 }
 
-/// Updates that wait to be signed. A server process has one of a zone stored at a time.
+/// Updates that wait to be signed. A server process has at most one set of updates per zone stored at a time.
 const UPDATES_MAX: usize = 64;
 
 /// Dynamic updates to sign and store, with their change.
 pub(super) struct WaitingUpdates {
     pub(super) updates: UpdatesToStore,
     pub(super) change: Option<OwnedFd>,
-    /// Since when they wait.
+    /// The time since which they wait.
     pub(super) since: tokio::time::Instant,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct WaitingUpdates {
 #[derive(Clone, Default)]
 pub(super) struct Reread {
     pub(super) answers: Vec<Rc<CommandAnswer>>,
-    /// The command names the zone: its client is told also of an unchanged zone.
+    /// Whether the command names the zone: its client then gets a line even for an unchanged zone.
     pub(super) is_named: bool,
-    /// The server process is to load the zone even if it has lost records or its serial went back.
+    /// Whether the server process must load the zone even if it has lost records or its serial went back.
     pub(super) is_forced: bool,
 }
 
@@ -128,7 +128,7 @@ impl SigningHandle {
         !self.shared.is_restored.get() || self.shared.report.borrow().serial.is_some()
     }
 
-    /// Whether it has as many updates to sign as may wait.
+    /// Whether the maximum number of updates wait to be signed.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.updates.borrow().len() >= UPDATES_MAX
     }
@@ -161,14 +161,14 @@ impl SigningHandle {
         SourceChanged(Rc::clone(&self.shared))
     }
 
-    /// For the operator: the keys, the records for the registrar, and the pending step.
+    /// A text for the operator with the keys, the records for the registrar, and the pending step.
     pub(crate) fn status(&self, name: &DomainName, now_unix_s: u64) -> String {
         let apex = wire_name(name);
         let keys = self.shared.keys.borrow();
         let mut text = format!("zone {name}\n");
         let SigningReport { serial, sign_again_at_unix_s, problem, updates: _ } = self.report();
         match (serial, &*keys) {
-            // As long as the state of the keys cannot be read, the version is not read either.
+            // As long as the keys' state cannot be read, the version is not read either.
             (_, None) => {}
             (None, Some(_)) => text += "  not signed yet\n",
             (Some(serial), Some(keys)) if keys.is_empty() => {
@@ -185,7 +185,7 @@ impl SigningHandle {
             text += &format!("  next renewal of signatures in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
-        let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
+        let Some(keys) = &*keys else { return text + "  the zone's keys are not known\n" };
         keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
         let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
         others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));

@@ -19,13 +19,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names whose signatures are made again in one change.
+/// Maximum names whose signatures are renewed in one change.
 const RENEWED_NAMES_MAX: usize = 128;
 
 /// Time that an update waits for a zone that is not ready: other updates may wait for this one.
 const UPDATE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Why an update is not stored.
+/// The reason why an update is not stored.
 enum NotStored {
     /// The stored version is unchanged.
     Refused(String),
@@ -36,7 +36,7 @@ enum NotStored {
 /// Changes that were signed and stored.
 #[derive(Default)]
 struct SignedInPart {
-    /// In the form of the log.
+    /// The changes, in log form.
     changes: Vec<u8>,
     made_count: usize,
     kept_count: usize,
@@ -82,7 +82,7 @@ impl SigningTask {
         updates.iter().map(|waiting| UPDATE_WAIT_MAX.saturating_sub(waiting.since.elapsed())).min()
     }
 
-    /// Why no update can be signed now.
+    /// The reason why no update can be signed now.
     fn why_not_ready(&self) -> Option<String> {
         let is_signed = self.signed.as_ref().is_some_and(|it| it.stored.has_log() && it.signed_at_unix_s.is_some());
         let has_updates = self.unsigned.as_ref().is_some_and(|unsigned| unsigned.updates.is_some());
@@ -101,7 +101,7 @@ impl SigningTask {
     /// file, then the signed version.
     ///
     /// # Errors
-    /// Why it is not stored.
+    /// Returns the reason why the update is not stored.
     async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
         let not_ready = || NotStored::Refused("the current version is not signed yet".to_owned());
         let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;
@@ -109,7 +109,7 @@ impl SigningTask {
         let content = [&change_log::HEAD[..], change].concat();
         let read = ChangeLog::read(&content, self.apex.as_name(), signed.stored.serial);
         if read.changes.is_empty() {
-            // The server process has not got the last version yet.
+            // The server process has not received the last version yet.
             self.signed = Some(signed);
             return Ok(StoreResult::Outdated);
         }
@@ -183,7 +183,7 @@ impl SigningTask {
     }
 
     /// Signs changed records and renews signatures that expire soon, and stores the result; whether this was possible.
-    /// With other keys, after a start, and with a clock that was ahead, all signatures are checked.
+    /// All signatures are checked after a change of keys, after startup, and if the clock was ahead.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {
@@ -268,7 +268,7 @@ impl PartSigning<'_> {
         Ok(Some(done))
     }
 
-    /// Signs a change, calls `store_before`, and stores the change; whether it was possible in part.
+    /// Signs a change, calls `store_before`, and stores the change; returns whether incremental signing was possible.
     fn sign_change(
         &mut self,
         signed: &mut Signed,

@@ -1,5 +1,5 @@
-//! Checks of the keys of a zone: before the first key is created, that no DS record of the parent zone belongs to a
-//! lost key; and for each keeper, that it has all private keys.
+//! Checks of a zone's keys: before the first key is created, that no DS record of the parent zone belongs to a lost
+//! key; and for each keeper, that it has all private keys.
 
 use super::{SigningTask, WAIT_MAX};
 use crate::command_answer::CommandAnswer;
@@ -11,7 +11,7 @@ use sanderling_dns::Rtype;
 pub(super) struct KeyChecks {
     /// The problem of a private key.
     problem: Option<String>,
-    /// When the keeper last searched for them; `None` if this one has not.
+    /// The time of the keeper's last check of the keys; `None` if this keeper has not checked.
     looked_at: Option<tokio::time::Instant>,
     /// Whether the operator has allowed new keys, whatever the parent zone has.
     are_new_allowed: bool,
@@ -30,8 +30,8 @@ impl KeyChecks {
 }
 
 impl SigningTask {
-    /// Makes the keeper search for all private keys, once, and again as long as one cannot be used. The version that is
-    /// signed stays in service meanwhile, so that nothing else would tell.
+    /// Makes the keeper check all private keys, once, and again as long as one cannot be used. The signed version stays
+    /// in service meanwhile, so that the problem would go unnoticed.
     pub(super) async fn look_for_keys(&mut self) {
         let KeyChecks { problem, looked_at, .. } = &self.key_checks;
         let is_due = looked_at.is_none_or(|at| problem.is_some() && at.elapsed() >= WAIT_MAX);
@@ -64,10 +64,10 @@ impl SigningTask {
     }
 
     /// Whether keys can be made or exist already; not while the parent zone is being asked. A first key would make all
-    /// answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
+    /// answers bogus if the parent zone had a DS record of another key, as after the loss of the state folder.
     ///
     /// # Errors
-    /// Why there must be no new key, and the remedy.
+    /// Returns the reason why no key may be created, and the remedy.
     pub(super) async fn may_make_first_key(&mut self) -> Result<bool, String> {
         if !self.keys.needs_first_key() || self.key_checks.are_new_allowed {
             self.key_checks.are_new_allowed &= self.keys.needs_first_key();

@@ -21,16 +21,16 @@ pub(super) struct ReadRecords {
     pub(super) warnings: Vec<Diagnostic>,
     /// The updates are dropped, since the file has a later serial.
     pub(super) dropped: Option<Diagnostic>,
-    /// They are applied although the file has a later serial, because it lacks their changes.
+    /// The updates are applied although the file has a later serial, because it lacks their changes.
     pub(super) held: Option<Diagnostic>,
     /// The targets of `ALIAS`.
     pub(super) alias_targets: Vec<String>,
 }
 
-/// Why the records cannot be read.
+/// The reason why the records cannot be read.
 pub(super) struct ReadFailure {
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The dynamic updates could not be read or stored at the moment: the file of the operator may be good.
+    /// The dynamic updates could not be read or stored at the moment: the operator's file may be good.
     pub(super) is_of_state: bool,
 }
 
@@ -43,11 +43,11 @@ impl From<Vec<Diagnostic>> for ReadFailure {
 /// The treatment of dynamic updates if the file has a later serial and lacks their changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaterUpdates {
-    /// They are dropped.
+    /// The updates are dropped.
     Dropped,
-    /// They stay, and the changed file is not used.
+    /// The updates stay, and the changed file is not used.
     FileRefused,
-    /// They are applied to the file.
+    /// The updates are applied to the file.
     Held,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn read_records(
     };
     let merged = updates.as_ref().map(|updates| &updates.merged);
     let held = merged.and_then(Merged::held).map(|later| held_updates(&source.apex, &source.file, later));
-    // A changed file that has been taken once stays.
+    // A changed file that was accepted once stays in use.
     let is_changed = merged.is_some_and(|merged| merged.outcome == MergeOutcome::Applied);
     if let Some(held) = held.clone().filter(|_| later == LaterUpdates::FileRefused && is_changed) {
         return Err(vec![held].into());

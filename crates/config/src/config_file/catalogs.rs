@@ -11,7 +11,7 @@ const EXAMPLE: &str =
     "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
 const GROUPS_EXAMPLE: &str = "groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
 const PRODUCED_GROUPS_EXAMPLE: &str = "groups.internal = [\"example.com\"]";
-/// Bytes of the name of a group, which is one string of a TXT record.
+/// Maximum length of a group name in bytes, which is one string of a TXT record.
 const GROUP_BYTES_MAX: usize = 255;
 
 impl ConfigBuilder<'_, '_> {
@@ -92,7 +92,7 @@ impl ConfigBuilder<'_, '_> {
         groups
     }
 
-    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without their own rules.
+    /// Allows a catalog's secondaries to transfer it, and the zones without their own rules.
     pub(super) fn add_catalog_transfers(&mut self) {
         let default = self.config.transfers.secondaries.clone();
         let offsets = std::mem::take(&mut self.catalog_uses);
@@ -168,7 +168,7 @@ mod tests {
         let of = |name: &str| shown(&transfers.of(&DomainName::parse(name).unwrap()).secondaries);
         assert_eq!(of("of.dns"), ["192.0.2.1"]);
         assert_eq!(of("own.example"), ["192.0.2.2", "192.0.2.1"]);
-        // Its zones are transferred to the same servers, unless they have their own rules.
+        // The catalog's zones are transferred to the same servers, unless they have their own rules.
         assert_eq!(of("a.example"), ["192.0.2.1", "192.0.2.2"]);
         assert_eq!(of("b.example"), ["192.0.2.1"]);
         let lists = |catalog: usize, zone: &str| {
@@ -176,7 +176,7 @@ mod tests {
         };
         assert_eq!([lists(0, "a.example"), lists(0, "b.example")], [true, true]);
         assert_eq!([lists(1, "a.example"), lists(1, "b.example")], [true, false]);
-        // One of both has no key.
+        // One of the two servers has no key.
         assert_eq!([lists(1, "k.example"), lists(1, "n.example")], [false, true]);
         assert_eq!([lists(2, "a.example"), config.consumes_catalogs()], [false, true]);
         let groups = |catalog: usize, zone: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The section `[certificates]`: from which authorities the server requests certificates.
+//! The section `[certificates]`: the authorities from which the server requests certificates.
 
 use super::ConfigBuilder;
 use crate::authorities::{Acme, Authority, ExternalAccount};
@@ -122,7 +122,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(offset, "an authority has a `name` and a `directory`", "remove one of them");
                 return None;
             }
-            // The value was reported.
+            // The error in the value was reported.
             (None, None) if keys.get("name").or(keys.get("directory")).is_some() => return None,
             (None, None) => {
                 let remedy = format!("write {AUTHORITY_EXAMPLE}");
@@ -135,7 +135,7 @@ impl ConfigBuilder<'_, '_> {
         Some(authority)
     }
 
-    /// The name of an authority in CAA records.
+    /// An authority's name in CAA records.
     fn read_caa_name(&mut self, entry: Entry<'_, '_>) -> Option<String> {
         let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn domain_with_a_site_has_an_automatic_certificate_by_default() {
-        // Whatever the order of the sections.
+        // The order of the sections does not matter.
         for text in
             [format!("{ACME}{DOMAIN}"), format!("{DOMAIN}{ACME}"), format!("{ACME}{DOMAIN}certificate = \"auto\"\n")]
         {
@@ -195,7 +195,7 @@ mod tests {
         }
         let of_zone = config(&format!("{ACME}[domain.\"example.com\"]\nzone = \"a.zone\"\ncertificate = \"auto\"\n"));
         assert!(of_zone.certificates[0].is_automatic);
-        // That of a mail server, for instance.
+        // For example, the certificate of a mail server.
         let alone = config(&format!("{ACME}{DOMAIN}[domain.\"mail.example.com\"]\ncertificate = \"auto\"\n"));
         assert!(alone.certificates[1].is_automatic && alone.sites.len() == 1);
     }

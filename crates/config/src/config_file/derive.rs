@@ -1,4 +1,4 @@
-//! The keys `derive` and `mta_sts` of a domain: which records are added to its zone.
+//! The keys `derive` and `mta_sts` of a domain: the records that are added to its zone.
 
 use super::ConfigBuilder;
 use super::https::CertificateChoice;
@@ -10,8 +10,9 @@ use crate::mail_policy::{MAX_AGE_S_DEFAULT, MAX_AGE_S_MAX, MailPolicy, MailPolic
 use crate::similar::most_similar;
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its
-    /// certificate needs. By default a domain with an automatic certificate has all kinds that tell nothing new.
+    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; returns the names
+    /// that its certificate needs. By default, a domain with an automatic certificate has all kinds that reveal nothing
+    /// new.
     pub(super) fn read_derive(
         &mut self,
         [entry, mta_sts]: [Option<Entry<'_, '_>>; 2],
@@ -169,7 +170,8 @@ impl ConfigBuilder<'_, '_> {
                 derived.kinds.iter().find(of_listeners).filter(|_| self.config.https_listen.is_empty());
             let has_listener = !(self.config.http_listen.is_empty() && self.config.https_listen.is_empty());
             if derived.kinds.contains(&DerivedKind::Addresses) && !has_listener {
-                let message = "\"addresses\" are those of [http] and [https], and neither has a `listen`".to_owned();
+                let message =
+                    "\"addresses\" are derived from [http] and [https], and neither has a `listen`".to_owned();
                 problems.push((
                     *offset,
                     message,
@@ -248,7 +250,7 @@ mod tests {
         assert_eq!(derived(&text), ["example.com addresses example.com", "example.com addresses www.example.com"]);
         check(
             "[domain.\"example.com\"]\nzone = \"a.zone\"\nderive = [\"addresses\"]\n",
-            &["3:1: \"addresses\" are those of [http] and [https], and neither has a `listen`; \
+            &["3:1: \"addresses\" are derived from [http] and [https], and neither has a `listen`; \
                add [http] with listen = [\"0.0.0.0:80\", \"[::]:80\"], or remove it from `derive`"],
         );
     }
@@ -257,7 +259,7 @@ mod tests {
     fn owner_of_https_has_the_port_unless_it_is_the_default_one() {
         let text = format!("{HTTPS}{ACME}{DOMAIN}derive = [\"https\"]\n");
         assert_eq!(derived(&text.replace(":443", ":8443")), ["example.com https _8443._https.example.com"]);
-        // The kernel chooses it, so it is not known beforehand.
+        // The kernel chooses the port, so it is not known beforehand.
         assert!(
             config(&text.replace(":443", ":0").replace("derive", "#"))
                 .derived_rrsets()

@@ -74,8 +74,9 @@ impl ConfigBuilder<'_, '_> {
                 (_, Some(address)) => self.config.resolvers.push(Resolver::At(address)),
                 (_, None) => {
                     let example = entry.example;
-                    let remedy =
-                        format!("write {example} for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]");
+                    let remedy = format!(
+                        "write {example} for the resolvers in /etc/resolv.conf, or addresses: [\"192.0.2.53\"]"
+                    );
                     self.error(offset, format!("`{text}` is not the address of a resolver"), remedy);
                 }
             }

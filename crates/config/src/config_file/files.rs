@@ -1,4 +1,4 @@
-//! The keys of a domain that say how the file of a request is found.
+//! The keys of a domain that say how a request's file is found.
 
 use super::ConfigBuilder;
 use crate::config_reader::Entry;
@@ -17,7 +17,7 @@ impl ConfigBuilder<'_, '_> {
         for (offset, name) in self.reader.strings(entry) {
             if !is_file_name(name) {
                 let remedy = format!("write {}", entry.example);
-                self.error(offset, format!("`{name}` is not the name of a file"), remedy);
+                self.error(offset, format!("`{name}` is not a file name"), remedy);
             } else if names.len() == INDEX_COUNT_MAX {
                 self.error(offset, format!("`index` has more than {INDEX_COUNT_MAX} names"), "remove some");
                 break;
@@ -41,7 +41,7 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// Whether the path of a request can have this name as its last segment.
+/// Whether the request path can have this name as its last segment.
 fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
         && name.len() <= NAME_BYTES_MAX
@@ -61,7 +61,7 @@ mod tests {
         for name in ["", "..", "a/b", "a\u{1}"] {
             let escaped = name.replace('\u{1}', "\\u0001");
             let name = name.escape_default();
-            let message = format!("3:10: `{name}` is not the name of a file; write index = [\"index.html\"]");
+            let message = format!("3:10: `{name}` is not a file name; write index = [\"index.html\"]");
             assert_eq!(read(of(&format!("[\"{escaped}\"]")).as_bytes()).expect_err("refused"), [message]);
         }
         let names: Vec<String> = (0..9).map(|number| format!("\"{number}\"")).collect();

@@ -73,7 +73,7 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// An address with the bits of its prefix, which has no others; all of its bits without them.
+/// An address with the bits of its prefix, without host bits; without a prefix, all bits count.
 pub(super) fn parse_network(text: &str) -> Result<(IpAddr, u8), Problem> {
     let no_network = |remedy: String| Problem::new(format!("`{text}` is not a network"), remedy);
     let malformed = || no_network("write an address and a prefix length, such as 192.0.2.0/24".to_owned());

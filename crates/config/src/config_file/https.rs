@@ -20,9 +20,9 @@ const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
 #[derive(Clone, Copy)]
 pub(super) enum CertificateChoice<'n, 't> {
     None,
-    /// The server requests it.
+    /// The server requests the certificate.
     Automatic,
-    /// Files of the operator.
+    /// The operator supplies the files.
     Files(Entry<'n, 't>),
 }
 
@@ -58,7 +58,7 @@ impl ConfigBuilder<'_, '_> {
             }
             (Some(entry), None) => self.read_max_age(entry, MAX_AGE_S_MAX)?,
             (None, Some(_)) => self.reader.count(&keys, "max_age_s")?,
-            // Probably misspelt.
+            // The key is probably misspelt.
             (None, None) if keys.has_unknown => return None,
             (None, None) => {
                 self.error(section.offset, "`hsts` has no `max_age`", format!("write {}", section.example));
@@ -100,7 +100,8 @@ impl ConfigBuilder<'_, '_> {
         Some(value)
     }
 
-    /// The choice of `certificate`. By default a domain with a site has an automatic one if there are authorities.
+    /// The choice of `certificate`. By default, a domain with a site has an automatic certificate if there are
+    /// authorities.
     pub(super) fn certificate_choice<'n, 't>(
         &mut self,
         certificate: Option<Entry<'n, 't>>,
@@ -131,7 +132,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The command that is run when a certificate was issued.
+    /// The command that runs after a certificate is issued.
     pub(super) fn read_on_renew(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
         let strings = self.reader.strings(entry);
         match strings.first() {

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_limits(&mut self, section: Entry<'_, '_>) {
         let Some(table) = self.reader.table(section) else { return };
-        // The limits that are set, each with the offset of its key.
+        // The limits that are set, each with its key's offset.
         let mut offsets: Vec<(&'static str, usize)> = Vec::new();
         for entry in entries(table, "") {
             let Some((limit, has_unit)) = limits::find(entry.key) else {
@@ -28,7 +28,7 @@ impl ConfigBuilder<'_, '_> {
         self.check_target_limit(table);
     }
 
-    /// The value of `entry`, the key of `limit` with or without a unit: then the value has it.
+    /// The value of `entry`, the key of `limit`; the unit is in the key or in the value.
     fn read_limit(&mut self, entry: Entry<'_, '_>, limit: &Limit, has_unit: bool) -> Option<u64> {
         let or = if limit.may_be_unlimited { " or \"unlimited\"" } else { "" };
         let key_without_unit = limit.key_without_unit().unwrap_or_default();

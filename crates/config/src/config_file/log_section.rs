@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
-/// Earlier files that are kept by default.
+/// The number of rotated files that are kept by default.
 const KEEP_DEFAULT: u32 = 7;
 /// Bytes of a log file that is rotated by its size.
 const ROTATE_SIZES: RangeInclusive<u64> = 1 << 10..=1 << 40;
@@ -81,7 +81,7 @@ impl ConfigBuilder<'_, '_> {
         let (path, location) = self.read_path(Some(target))?;
         let (_, text) = self.reader.string(target)?;
         let target = match text {
-            // Links, which the supervisor would not follow; containers have them.
+            // These are links in containers, and the supervisor follows no links.
             "stdout" | "/dev/stdout" => LogTarget::Stdout,
             "/dev/stderr" => LogTarget::Stderr,
             "syslog" => LogTarget::Syslog,

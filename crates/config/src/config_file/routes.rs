@@ -3,12 +3,12 @@
 use super::ConfigBuilder;
 use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
-use crate::diagnostic::{Diagnostic, Problem};
 use crate::keys::Section;
 use crate::routes::{
-    CONNECT_TIMEOUT_MS_DEFAULT, CONNECT_TIMEOUT_MS_MAX, CONNECTIONS_DEFAULT, FIELD_VALUE_BYTES_MAX,
-    IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX, REQUEST_BODY_BYTES_DEFAULT, REQUEST_BODY_BYTES_MAX,
-    RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX,
+    CONNECT_TIMEOUT_MS_DEFAULT, CONNECT_TIMEOUT_MS_MAX, CONNECTIONS_DEFAULT, FASTCGI_IDLE_TIMEOUT_MS_DEFAULT,
+    FIELD_VALUE_BYTES_MAX, IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX, REQUEST_BODY_BYTES_DEFAULT,
+    REQUEST_BODY_BYTES_MAX, RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT,
+    TIMEOUT_MS_MAX, route_pattern,
 };
 use crate::units::Quantity;
 use sanderling_site_rules::{
@@ -36,8 +36,6 @@ const OF_ACTION: &[(&str, &[&str])] = &[
 ];
 /// The script for paths without one, unless the route has another.
 const FRONT_CONTROLLER: &str = "index.php";
-/// The paths of scripts, which must not be sent as files.
-const SCRIPTS: &str = "/*.php";
 
 /// Fields that the server writes to the backend itself: those of the connection, and of the length of the content.
 const OWNED_FIELDS: [&str; 9] =
@@ -62,16 +60,13 @@ impl ConfigBuilder<'_, '_> {
             let message = format!("the site has {} routes, and may have {ROUTES_MAX}", routes.len());
             self.error(section.offset, message, "remove some, or write patterns for several paths");
         }
-        self.check_scripts(&routes);
         routes
     }
 
     /// `/api/` is all below it.
     fn read_route_pattern(&mut self, rule: Entry<'_, '_>) -> Option<Pattern> {
         let text = rule.key;
-        let parsed =
-            if text.ends_with('/') { Pattern::parse(&format!("{text}*"), &[]) } else { Pattern::parse(text, &[]) };
-        match parsed {
+        match route_pattern(text) {
             Ok(pattern) if pattern.has_host() => {
                 let message = format!("the path `{text}` is for a single host");
                 self.error(rule.offset, message, "write it without the host, in the section of that domain");
@@ -90,7 +85,11 @@ impl ConfigBuilder<'_, '_> {
         let keys = self.reader.keys(rule, Section::Route)?;
         let action = self.read_action(rule, &keys, &pattern, has_site);
         let conditions = self.read_conditions(&keys);
-        let files_first = self.reader.boolean(&keys, "files_first");
+        // A FastCGI application is a folder with scripts and other files: a script is never sent as a file.
+        let files_first = match keys.get("files_first") {
+            None => keys.get("fastcgi").is_some(),
+            Some(_) => self.reader.boolean(&keys, "files_first"),
+        };
         if let (Some(entry), true, false) = (keys.get("files_first"), files_first, has_site) {
             let remedy = "add site = \"FOLDER\" to the domain, or remove `files_first`";
             self.error(entry.offset, "`files_first` needs files, but the domain has no site", remedy);
@@ -163,7 +162,11 @@ impl ConfigBuilder<'_, '_> {
         };
         let timeout = time("timeout", TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX);
         let connect_timeout = time("connect_timeout", CONNECT_TIMEOUT_MS_DEFAULT, CONNECT_TIMEOUT_MS_MAX);
-        let idle_timeout = time("idle_timeout", IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX);
+        let idle_default = match spoken {
+            Spoken::Http => IDLE_TIMEOUT_MS_DEFAULT,
+            Spoken::FastCgi => FASTCGI_IDLE_TIMEOUT_MS_DEFAULT,
+        };
+        let idle_timeout = time("idle_timeout", idle_default, IDLE_TIMEOUT_MS_MAX);
         let connections_max = self.reader.count(keys, "connections_max").unwrap_or(CONNECTIONS_DEFAULT);
         let body = keys.get("request_body_max");
         let body = body.and_then(|entry| self.read_quantity(entry, Quantity::Size, (0, REQUEST_BODY_BYTES_MAX)));
@@ -376,25 +379,6 @@ impl ConfigBuilder<'_, '_> {
             return false;
         }
         true
-    }
-
-    /// Refuses a route that would send scripts as files.
-    fn check_scripts(&mut self, routes: &[SiteRoute]) {
-        let is_fastcgi = |route: &&SiteRoute| {
-            route.backend().is_some_and(|backend| matches!(backend.protocol, BackendProtocol::FastCgi(_)))
-        };
-        let scripts = Pattern::parse(SCRIPTS, &[]).expect("a pattern");
-        let runs_all = |route: &SiteRoute| {
-            let Route { pattern, conditions, files_first, .. } = &route.route;
-            *pattern == scripts && !files_first && *conditions == RouteConditions::default()
-        };
-        let is_safe = routes.iter().filter(is_fastcgi).any(runs_all);
-        let unsafe_route = routes.iter().filter(is_fastcgi).find(|route| route.route.files_first && !is_safe);
-        if let Some(route) = unsafe_route {
-            let message = format!("the route `{}` with `files_first` would send scripts as files", route.route.name);
-            let remedy = format!("add the route \"{SCRIPTS}\" with the same `fastcgi`, and without `files_first`");
-            self.reader.add(Diagnostic::error(route.location.clone(), Problem::new(message, remedy)));
-        }
     }
 }
 
@@ -663,12 +647,6 @@ mod tests {
                  \"index.php\", or false for none",
             ),
             (
-                "/",
-                "fastcgi = \"127.0.0.1:9000\"\nfiles_first = true".to_owned(),
-                "3:29: the route `/` with `files_first` would send scripts as files; add the route \"/*.php\" with the same \
-                 `fastcgi`, and without `files_first`",
-            ),
-            (
                 "/a/",
                 "respond = { text = \"ok\" }".to_owned(),
                 "4:1: `respond` has no `status`; write respond = { status = 200, text = \"ok\" }",
@@ -714,16 +692,16 @@ mod tests {
     }
 
     #[test]
-    fn files_are_sent_first_if_scripts_are_run() {
-        let scripts = "[domain.\"example.com\".route.\"/*.php\"]\nfastcgi = \"127.0.0.1:9000\"\n";
-        let rest = with("/", "fastcgi = \"127.0.0.1:9000\"\nfiles_first = true");
-        assert_eq!(routes(&format!("{rest}{scripts}")).len(), 2);
-        let text = format!("{rest}{scripts}methods = [\"GET\"]\n");
-        check(
-            &text,
-            &["3:29: the route `/` with `files_first` would send scripts as files; add the route \"/*.php\" with the \
-                        same `fastcgi`, and without `files_first`"],
-        );
+    fn files_are_sent_first_by_fastcgi_and_its_connections_are_kept_briefly() {
+        let read = |keys: &str| {
+            let [SiteRoute { route, .. }] = &routes(&with("/", keys))[..] else { panic!("{keys}") };
+            let RouteAction::Pass(pass) = &route.action else { panic!("{keys}") };
+            (route.files_first, pass.backend.idle_timeout)
+        };
+        let (brief, long) = (Duration::from_millis(100), Duration::from_secs(4));
+        assert_eq!(read("fastcgi = \"127.0.0.1:9000\""), (true, brief));
+        assert_eq!(read("fastcgi = \"127.0.0.1:9000\"\nfiles_first = false\nidle_timeout = \"4s\""), (false, long));
+        assert_eq!(read("proxy = \"127.0.0.1:9000\""), (false, long));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The keys of a domain for redirects and fields by path.
+//! A domain's keys for redirects and header fields by path.
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, Keys};
@@ -70,7 +70,7 @@ impl ConfigBuilder<'_, '_> {
         rules
     }
 
-    /// The paths of a rule that protects them.
+    /// The paths that a rule protects.
     fn read_protected_paths(&mut self, rule: Entry<'_, '_>, limits: &mut RuleLimits) -> Option<Pattern> {
         match Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern)) {
             Ok(pattern) if pattern.has_host() => {
@@ -107,7 +107,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_realm(&mut self, entry: Entry<'_, '_>) -> Option<String> {
         let (offset, text) = self.reader.string(entry)?;
-        // It is sent between quotes (RFC 9110 §5.6.4).
+        // The realm is sent between quotes (RFC 9110 §5.6.4).
         if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte)) {
             let message = "`realm` is empty, or has a quote or a non-ASCII character";
             self.error(offset, message, format!("write {}", entry.example));

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 const DAY_S: u64 = 24 * 3600;
-/// Keys that are replaced more often would hardly ever be in use: a rollover takes days.
+/// Keys with a shorter lifetime would hardly ever be in use: a rollover takes days.
 const LIFETIME_S_MIN: u64 = DAY_S;
 const LIFETIME_S_MAX: u64 = 36_500 * DAY_S;
 
@@ -20,7 +20,7 @@ impl ConfigBuilder<'_, '_> {
     pub(super) fn read_dnssec(&mut self, name: &DomainName, has_zone: bool, entry: Option<Entry<'_, '_>>) {
         let Some(entry) = entry else { return };
         let (signing, is_leaving) = match entry.value.get_ref() {
-            // Such a zone was never signed here.
+            // A domain without a zone was never signed here.
             DeValue::Boolean(false) if !has_zone => return,
             DeValue::Boolean(is_signed) => (Signing::default(), !is_signed),
             DeValue::Table(_) => self.read_signing(entry),
@@ -140,7 +140,7 @@ impl ConfigBuilder<'_, '_> {
         Some(time_s)
     }
 
-    /// One of these values; the default without the key, or after an error.
+    /// The value chosen from `names`; the default without the key, or after an error.
     fn read_choice<T: Copy + Default>(&mut self, entry: Option<Entry<'_, '_>>, names: &[(&str, T)]) -> T {
         let Some((entry, (offset, text))) = entry.and_then(|entry| Some((entry, self.reader.string(entry)?))) else {
             return T::default();

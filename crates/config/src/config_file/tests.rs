@@ -263,7 +263,7 @@ fn number_out_of_range_is_an_error() {
 #[test]
 fn limits_accept_min_and_max_and_nothing_beyond() {
     for limit in LIMITS {
-        // The limit of the target must be less than that of the head.
+        // The target limit must be less than the head limit.
         let other = match limit.key {
             "http_target_bytes_max" => "http_head_bytes_max = 1048576\n",
             "http_head_bytes_max" => "http_target_bytes_max = 256\n",
@@ -478,15 +478,15 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
     check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a directory; name a directory, not a file",
-            "3:8: the zone file `public` is a directory; name a file in it",
+            "2:8: the site `a.zone` is not a directory; specify a directory, not a file",
+            "3:8: the zone file `public` is a directory; specify a file in it",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; name a regular file",
+            "3:8: the zone file `/dev/null` is not a regular file; specify a regular file",
         ],
     );
 }
@@ -496,9 +496,9 @@ fn control_must_be_a_path_where_a_socket_can_be_created() {
     for (control, expected) in [
         ("a.sock", None),
         ("run/a.sock", None),
-        ("public", Some("`control`: public exists but is not a socket; name another path")),
-        ("a.zone", Some("`control`: a.zone exists but is not a socket; name another path")),
-        ("a/b/c", Some("`control`: the directory a does not exist; create it or name another path")),
+        ("public", Some("`control`: public exists but is not a socket; specify another path")),
+        ("a.zone", Some("`control`: a.zone exists but is not a socket; specify another path")),
+        ("a/b/c", Some("`control`: the directory a does not exist; create it or specify another path")),
         ("\\u0000", Some("without NUL")),
         (&"a".repeat(108), Some("write a path of at most 107 bytes")),
     ] {
@@ -555,7 +555,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
         .map(|keys| config(&format!("{keys}\n[https]\nlisten = [\"127.0.0.1:0\"]\n{files}")));
     assert_eq!([&default, &keeper, &in_process].map(Config::has_keeper), [true, true, false]);
     assert_eq!(default.needs_new_process(&in_process).unwrap(), "`keys` has changed");
-    // The self-signed certificate for this machine needs none.
+    // The self-signed certificate for this machine needs no files.
     assert!(!Config { has_self_signed_certificate: true, ..Config::default() }.has_keeper());
 }
 
@@ -723,7 +723,7 @@ fn media_types_are_read_by_extension() {
         config(&format!("{site}media_types = {{ LOG = \"text/plain; charset=utf-8\", \"\" = \"text/plain\" }}"));
     let expected = [("log", "text/plain; charset=utf-8"), ("", "text/plain")];
     let expected = expected.map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()));
-    // In the order of the file or of the alphabet.
+    // The keys are in file order or in alphabetical order.
     let mut found = config.sites[0].options.media_types.clone();
     found.sort_unstable_by(|left, right| right.cmp(left));
     assert_eq!(found, expected);

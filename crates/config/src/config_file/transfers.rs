@@ -71,7 +71,7 @@ impl ConfigBuilder<'_, '_> {
                 (Some(Some(address)), None) => secondaries.push(Secondary { address, key: None }),
                 (Some(Some(address)), Some(Some(key))) => secondaries.push(Secondary { address, key: Some(key) }),
                 (None, _) => self.missing(item, "`address` missing"),
-                // It was reported.
+                // The error was reported.
                 _ => {}
             }
         }
@@ -84,9 +84,9 @@ impl ConfigBuilder<'_, '_> {
             let Some(keys) = self.reader.keys(item, Section::Transfer) else { continue };
             let key = keys.get("key").map(|entry| self.read_key_use(entry.with_example(item.example)));
             match (keys.get("network").map(|entry| self.read_network(entry.with_example(item.example))), key) {
-                // Everyone would be allowed, by an omission.
+                // An omission would allow everyone.
                 (None, None) => self.missing(item, "`network` and `key` missing"),
-                // It was reported.
+                // The error was reported.
                 (Some(None), _) | (_, Some(None)) => {}
                 (network, key) => rules.push(TransferRule { network: network.flatten(), key: key.flatten() }),
             }
@@ -133,7 +133,7 @@ impl ConfigBuilder<'_, '_> {
             let key = keys.get("key").and_then(|entry| self.read_key_use(entry.with_example(item.example)));
             match keys.get("address").map(|entry| self.read_address(entry.with_example(item.example))) {
                 Some(Some(address)) => primaries.push(Primary { address, key }),
-                // It was reported.
+                // The error was reported.
                 Some(None) => {}
                 None => self.missing(item, "`address` missing"),
             }
@@ -154,7 +154,7 @@ impl ConfigBuilder<'_, '_> {
         address
     }
 
-    /// The name of a key, which must be defined; `None` after an error.
+    /// A key's name, which must be defined; `None` after an error.
     pub(super) fn read_key_use(&mut self, entry: Entry<'_, '_>) -> Option<DomainName> {
         let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {

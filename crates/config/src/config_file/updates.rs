@@ -1,4 +1,4 @@
-//! The key `update` of a domain: which keys may change records of its zone.
+//! The key `update` of a domain: the TSIG keys that may change records of its zone.
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, Node};
@@ -44,7 +44,7 @@ impl ConfigBuilder<'_, '_> {
         let key = key.map(|entry| self.read_key_use(entry));
         let names = names.map(|entry| self.read_update_names(entry, apex));
         let types = types.map(|entry| self.read_update_types(entry));
-        // By an omission, more would be allowed than is meant.
+        // An omission would allow more than the operator intends.
         let missing = [("key", key.is_none()), ("names", names.is_none()), ("types", types.is_none())];
         for (name, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
             self.missing(item, &format!("`{name}` missing"));
@@ -62,7 +62,7 @@ impl ConfigBuilder<'_, '_> {
                 .and_then(|below| below.strip_suffix('.').or(below.is_empty().then_some("@")));
             match (below, NamePattern::parse(text)) {
                 (Some(below), _) => {
-                    let message = format!("`{text}` ends with the name of the zone, which is appended anyway");
+                    let message = format!("`{text}` ends with the zone name, which is appended anyway");
                     self.error(offset, message, format!("write \"{below}\""));
                 }
                 (None, Ok(pattern)) => patterns.push(pattern),
@@ -152,8 +152,7 @@ mod tests {
             ),
             (
                 "[{ key = \"acme\", names = [\"_a.Example.com.\"], types = [\"A\"] }]",
-                "5:36: `_a.Example.com.` ends with the name of the zone, which is appended anyway; write \"_a\""
-                    .to_owned(),
+                "5:36: `_a.Example.com.` ends with the zone name, which is appended anyway; write \"_a\"".to_owned(),
             ),
             (
                 "[{ key = \"acme\", names = [\"a..b\"], types = [\"A\"] }]",

@@ -60,7 +60,7 @@ pub(crate) struct ChainWriter<'a, 'z, 'o> {
 
 /// The end of a chain.
 enum ChainEnd<'z> {
-    /// Nothing that is written: the target is in no zone, or the chain ends for the sake of its length.
+    /// No further records: the target is in no zone, or the chain has reached its maximum length.
     Open(Rcode),
     /// An RRset of the last name.
     Answer(FoundRrset<'z>),
@@ -122,7 +122,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                         // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would continue, but no server
                         // does, and NXDOMAIN for the target would deny the record in the answer section.
                         Some(_) if self.qtype == Rtype::CNAME => return Ok(ChainEnd::Open(Rcode::NoError)),
-                        // The same DNAME would apply repeatedly, to ever longer names.
+                        // The DNAME would apply repeatedly, to ever longer names.
                         Some(_) if dname.alias_target().1.as_name().is_at_or_below(dname.owner) => {
                             return Ok(ChainEnd::Open(Rcode::NoError));
                         }
@@ -135,7 +135,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                 return Ok(self.end(zone, &lookup));
             }
             let indexed = IndexedName::of(self.name.as_name());
-            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the nearest zone of the server.
+            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the server's nearest zone.
             let Ok(next) = self.zones.find(&indexed, self.qtype) else { return Ok(ChainEnd::Open(Rcode::NoError)) };
             (zone, hash) = (next.zone, next.hashes.name);
             if self.chain.contains_name(hash) {
@@ -157,7 +157,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
             {
                 ChainEnd::Open(Rcode::NoError)
             }
-            // The same for QTYPE RRSIG: the signature of the DNAME is written already.
+            // The answer to QTYPE RRSIG is complete: the signature of the DNAME is already written.
             Lookup::Answer(found)
                 if self.qtype == Rtype::RRSIG && self.proofs.is_some() && self.chain.contains_owner(zone, found) =>
             {
@@ -166,7 +166,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
             Lookup::Answer(found) => ChainEnd::Answer(*found),
             Lookup::Referral(found) => ChainEnd::Referral(*found),
             Lookup::Nodata => ChainEnd::Negative(zone, Rcode::NoError),
-            // RFC 6604 §3: the RCODE is that of the last name of the chain.
+            // RFC 6604 §3: the RCODE is determined by the last name of the chain.
             Lookup::Nxdomain => ChainEnd::Negative(zone, Rcode::NxDomain),
             Lookup::Cname(_) | Lookup::Dname(_) => unreachable!("put_aliases follows aliases itself"),
         }

@@ -1,6 +1,7 @@
 //! Answers a query from a map of zones (RFC 1034 §4.3.2), section by section: answer, authority, additional.
 //!
-//! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
+//! The caller owns the buffers of query and reply. This code neither allocates nor blocks, and does not panic on any
+//! query.
 
 use crate::answers::alias_chain::ChainWriter;
 use crate::answers::signed_answer;
@@ -19,7 +20,7 @@ use core::net::SocketAddr;
 /// Bytes of the longest message (RFC 1035 §4.2.2). `out` has at least this length for TCP.
 pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
 
-/// The transport of a request, which bounds the length of its reply.
+/// A request's transport, which bounds its reply's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsTransport {
     /// A datagram.
@@ -35,7 +36,7 @@ pub enum DnsTransport {
     Https,
 }
 
-/// The circumstances of a request.
+/// A request's circumstances.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestInfo {
     /// Address and port of the client.
@@ -66,7 +67,7 @@ pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut 
     answer_without_options(query, info.transport, 0, out)
 }
 
-/// [`answer_parsed`], with what `options` allows and the client asks for.
+/// Like [`answer_parsed`], with the EDNS options that `options` allows and the client requests.
 // Inlined, so that this crate has one copy of the code for all answers without options, which is inlined in turn.
 #[inline]
 pub fn answer_with_options(
@@ -113,7 +114,7 @@ fn answer_without_options(
     }
 }
 
-/// A query whose reply has the options that are allowed and that the client asks for.
+/// A query whose reply has the options that are allowed and requested.
 struct WithOptions<'z, 'q, 'o> {
     query: ParsedQuery<'z, 'q>,
     asks_for_padding: bool,
@@ -185,7 +186,8 @@ fn extended_error(query: &ParsedQuery<'_, '_>) -> Option<ExtendedError> {
     }
 }
 
-/// The payload size that replies over TCP announce. It concerns UDP alone, so it is the default of UDP replies.
+/// The payload size that replies over TCP announce. The size concerns only UDP, so it is the default size for UDP
+/// replies.
 const TCP_PAYLOAD_BYTES: u16 = 1_232;
 
 /// Writes a reply that repeats the question, with the sections that `put` writes and the RCODE that it returns.
@@ -312,7 +314,7 @@ fn put_sections<'z>(query: &ParsedQuery<'z, '_>, found: &FoundZone<'z>, reply: &
     complete(put_answer(query, found, reply), reply)
 }
 
-/// The RCODE of a reply, which is truncated if it is full.
+/// A reply's RCODE, which is truncated if it is full.
 #[inline]
 fn complete(result: Result<Rcode, MessageFull>, reply: &mut ReplyWriter<'_>) -> Rcode {
     result.unwrap_or_else(|MessageFull| {

@@ -110,8 +110,8 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
         self.add(zone, covering);
     }
 
-    /// Adds the proof of the closest encloser of `name` (RFC 5155 §7.2.1): its record, and the one that covers the next
-    /// closer name. `encloser` or one of its ancestors is the closest encloser with a record; it is returned.
+    /// Adds the proof of the closest encloser of `name` (RFC 5155 §7.2.1): its record, and the record that covers the
+    /// next closer name. Returns the closest encloser with a record: `encloser` or one of its ancestors.
     fn add_closest_encloser(
         &mut self,
         zone: &'z Zone,

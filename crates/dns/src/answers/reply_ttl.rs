@@ -1,15 +1,15 @@
-//! How long a reply may be kept, for transports with their own caches.
+//! The time for which a reply may be kept, for transports with their own caches.
 
 use crate::zones::packed_rrset::HEADER_BYTES;
 
-/// Type and class after the name of a question.
+/// Type and class after a question's name.
 const QUESTION_TAIL_BYTES: usize = 4;
-/// Type, class, TTL and the length of the data after the owner of a record.
+/// Type, class, TTL and the length of the data after a record's owner.
 const RECORD_FIXED_BYTES: usize = 10;
 
 /// The smallest TTL in the answer and authority sections of `reply`, in seconds (RFC 8484 §5.1).
 ///
-/// That of a negative answer is the TTL of its SOA, as in RFC 2308 §5. 0 for any other error, and without a record.
+/// A negative answer has the TTL of its SOA, as in RFC 2308 §5. 0 for any other error, and without a record.
 pub fn smallest_ttl(reply: &[u8]) -> u32 {
     const NOERROR: u8 = 0;
     const NXDOMAIN: u8 = 3;
@@ -34,7 +34,7 @@ fn find_smallest(reply: &[u8]) -> Option<u32> {
     smallest.filter(|_| at <= reply.len())
 }
 
-/// Where the name at `at` ends, which may end with a compression pointer (RFC 1035 §4.1.4).
+/// The end of the name at `at`, which may end with a compression pointer (RFC 1035 §4.1.4).
 fn end_of_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {

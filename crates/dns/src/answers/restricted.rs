@@ -1,5 +1,5 @@
-//! Queries for a zone that only those may see that may transfer it, as they ask for its SOA first. The caller decides
-//! which client may.
+//! Queries for a restricted zone: only clients that may transfer it may see it, since they first query its SOA. The
+//! caller decides which client may.
 
 use crate::answers::answer::{Answer, RequestInfo, answer_with_options};
 use crate::messages::query::ParsedQuery;
@@ -18,7 +18,7 @@ pub struct RestrictedQuery<'z, 'q> {
 }
 
 impl<'z, 'q> RestrictedQuery<'z, 'q> {
-    /// `query` if it is for a restricted zone of `zones`.
+    /// `query`, if it is for a restricted zone in `zones`.
     #[cold]
     #[inline(never)]
     pub fn new(zones: &'z ZoneMap, query: &ParsedQuery<'z, 'q>) -> Option<RestrictedQuery<'z, 'q>> {
@@ -26,7 +26,7 @@ impl<'z, 'q> RestrictedQuery<'z, 'q> {
         Some(RestrictedQuery { query: *query, zone: zones.restricted(qname)? })
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'z> {
         self.zone.apex()
     }

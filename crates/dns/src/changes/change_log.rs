@@ -1,6 +1,6 @@
 //! The changes that have led from a stored version of a zone to the current one: a file that grows by one change at a
 //! time. A part of a change at its end, which a crash has left, is ignored. Each change has the form of
-//! [`crate::zones::journal`], with its length before and its SHA-256 after it.
+//! [`crate::zones::journal`], preceded by its length and followed by its SHA-256.
 
 use crate::changes::zone_patch::ZonePatch;
 use crate::text::name::{Name, NameBuf};
@@ -9,7 +9,7 @@ use crate::zones::journal::{RecordRole, ZoneChange, ZoneChangeBuilder};
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
-/// The start of the file. Another form has another number.
+/// The start of the file. A new format gets a new number.
 pub const HEAD: [u8; 8] = *b"SDLC\0\0\0\x01";
 const LENGTH_BYTES: usize = 4;
 const HASH_BYTES: usize = 32;
@@ -17,7 +17,7 @@ const HASH_BYTES: usize = 32;
 /// The changes of a log that continue from a version.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
-    /// Each leads to the version from which the next one continues.
+    /// Each change leads to the version from which the next continues.
     pub changes: Vec<ZoneChange>,
     /// Bytes of the log without a part of a change at its end.
     pub whole_bytes: usize,
@@ -96,7 +96,7 @@ impl ChangeCollector {
         });
     }
 
-    /// The changes, without [`HEAD`]; `None` if the records are not those of changes.
+    /// The changes, without [`HEAD`]; `None` if the records do not form changes.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         self.end_change();
         self.log

@@ -1,5 +1,5 @@
-//! How the served version of a zone differs from its zone file, because of dynamic updates: stored, and applied again
-//! when the file is read.
+//! The difference between a served zone and its zone file, due to dynamic updates: stored, and applied again when the
+//! file is read.
 //!
 //! ```text
 //! ZoneUpdate → ZoneDifference::add_changes → encode                                   for each version
@@ -20,7 +20,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
-/// The start of the encoded form. Another form has another number.
+/// The start of the encoded form. A new format gets a new number.
 const MAGIC: [u8; 8] = *b"SDLU\0\0\0\x01";
 /// Bytes of the digest of the file's records, after the magic.
 const DIGEST_BYTES: usize = 8;
@@ -31,12 +31,12 @@ pub const HASH_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedDifference;
 
-/// The records by which a version differs from those of its zone file.
+/// The records by which a version differs from its zone file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneDifference {
-    /// TTL and RDATA of the SOA of the version; `None` if it is the version of the file.
+    /// TTL and RDATA of the SOA of the version; `None` if it is the file's version.
     soa: Option<(u32, Vec<u8>)>,
-    /// By what [`put_key`] writes.
+    /// The records, by their key from [`put_key`].
     records: BTreeMap<Vec<u8>, Differing>,
     /// Bytes of the records, encoded.
     records_bytes: usize,
@@ -48,9 +48,9 @@ struct Differing {
     owner: Vec<u8>,
     rtype: Rtype,
     rdata: Vec<u8>,
-    /// Its TTL in the file; `None` if it is not there.
+    /// The record's TTL in the file; `None` if the file does not have it.
     file_ttl_s: Option<u32>,
-    /// Its TTL in the version; `None` if it is not there.
+    /// The record's TTL in the version; `None` if the version does not have it.
     ttl_s: Option<u32>,
 }
 
@@ -77,13 +77,13 @@ impl ZoneDifference {
         self.soa.is_none()
     }
 
-    /// The serial of the version; `None` if it is the version of the file.
+    /// The serial of the version; `None` if it is the file's version.
     pub fn serial(&self) -> Option<u32> {
         serial_of(&self.soa.as_ref()?.1)
     }
 
-    /// The records of the version that are not in the file, and those of the file that it lacks, without the SOA. One
-    /// with another TTL is both.
+    /// The numbers of records that only the version has, and that only the file has, without the SOA. A record with
+    /// another TTL counts as both.
     pub fn counts(&self) -> [usize; 2] {
         let count = |has: fn(&Differing) -> bool| self.records.values().filter(|record| has(record)).count();
         [count(|record| record.ttl_s.is_some()), count(|record| record.file_ttl_s.is_some())]
@@ -98,7 +98,7 @@ impl ZoneDifference {
     pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
         let ttl_s = (role != RecordRole::Removed).then_some(record.ttl_s);
         if record.rtype == Rtype::SOA {
-            // Another one takes its place.
+            // A new value replaces the old one.
             self.soa = ttl_s.map(|ttl_s| (ttl_s, record.rdata.to_vec())).or(self.soa.take());
             return;
         }
@@ -123,7 +123,7 @@ impl ZoneDifference {
         }
     }
 
-    /// Bytes of the encoded form, without those of the SOA.
+    /// Bytes of the encoded form, without the SOA.
     pub fn encoded_bytes(&self) -> usize {
         MAGIC.len() + DIGEST_BYTES + self.records_bytes + HASH_BYTES
     }
@@ -143,7 +143,7 @@ impl ZoneDifference {
     /// The output of [`ZoneDifference::encode`] for the zone at `apex`, and the digest.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Returns an error if `encoded` is damaged.
     pub fn decode(encoded: &[u8], apex: Name<'_>) -> Result<(ZoneDifference, u64), DamagedDifference> {
         if encoded.is_empty() {
             return Ok((ZoneDifference::default(), 0));
@@ -175,7 +175,7 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of the records of a zone file, in any order. It distinguishes versions of an operator, and does not protect
+/// A sum of a zone file's records, in any order. The sum distinguishes an operator's versions, and does not protect
 /// against forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {
@@ -197,17 +197,17 @@ impl RecordsDigest {
 /// The effect of a file with a later serial than the version with the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFile {
-    /// It replaces the version, and the updates are dropped.
+    /// The file replaces the version, and the updates are dropped.
     Replaces,
-    /// The same, but only if it has all that updates have made. Otherwise the difference is applied to it as to any
-    /// other file.
+    /// The file replaces the version, but only if it contains all changes by updates. Otherwise the difference is
+    /// applied to the file as to any other.
     ReplacesIfComplete,
 }
 
 /// A file has a later serial than the version with the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaterSerial {
-    /// The serial of the file.
+    /// The file's serial.
     pub of_file: u32,
     /// The serial of the version.
     pub of_version: u32,
@@ -218,7 +218,7 @@ pub struct LaterSerial {
 /// The outcome for a stored difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// There is none, or the file is the one for which it was made.
+    /// There is no difference, or it was made for this file.
     Unchanged,
     /// The file has changed: the parts of the difference that fit were applied, and the version has a later serial than
     /// the previous one.
@@ -227,7 +227,7 @@ pub enum MergeOutcome {
     Superseded,
 }
 
-/// Applies a difference to the records of a file while they are read.
+/// Applies a difference to a file's records while they are read.
 #[derive(Debug)]
 pub struct DifferenceMerge {
     apex: NameBuf,
@@ -236,7 +236,7 @@ pub struct DifferenceMerge {
     made_for: u64,
     later_file: LaterFile,
     digest: RecordsDigest,
-    /// Position, TTL and RDATA of the SOA of the file.
+    /// Position, TTL and RDATA of the file's SOA.
     soa: Option<(Position, u32, Vec<u8>)>,
     /// The TTLs in the file of the records that differ.
     found: BTreeMap<Vec<u8>, u32>,
@@ -252,13 +252,13 @@ pub struct Merged {
     pub digest: u64,
     /// The outcome for the previous difference.
     pub outcome: MergeOutcome,
-    /// The serial of the file, if it is later than that of the previous version. If that is not superseded, the
-    /// difference was applied although the operator has raised the serial.
+    /// The file's serial, if it is later than the previous version's. If that is not superseded, the difference was
+    /// applied although the operator has raised the serial.
     pub later: Option<LaterSerial>,
 }
 
 impl Merged {
-    /// The difference was applied to a file with a later serial, since that lacks what updates have made.
+    /// The difference was applied to a file with a later serial, since the file lacks the changes by updates.
     pub fn held(&self) -> Option<LaterSerial> {
         self.later.filter(|_| self.outcome != MergeOutcome::Superseded)
     }
@@ -289,7 +289,7 @@ impl DifferenceMerge {
         differs
     }
 
-    /// Calls `add` with the omitted records, in the form of the version, and with those missing in the file, whose
+    /// Calls `add` with the omitted records, as they are in the version, and with records that the file lacks, whose
     /// position is `of_updates`. `file_serial` is the serial that the operator has written, if it was raised since.
     pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
@@ -332,7 +332,7 @@ impl DifferenceMerge {
         difference.records_bytes = 0;
         for (key, mut record) in records {
             record.file_ttl_s = match record.file_ttl_s {
-                // The file had it when it was changed, and has it no more.
+                // The file contained the record when it was changed, and no longer does.
                 Some(_) if !found.contains_key(&key) && outcome == MergeOutcome::Applied => continue,
                 _ => found.get(&key).copied(),
             };

@@ -36,7 +36,7 @@ const FUDGE_S_MAX: u16 = 300;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
-/// How an update is answered.
+/// The answer to an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateResult {
     /// NOERROR: it was carried out.
@@ -49,7 +49,7 @@ pub enum UpdateResult {
     BadVersion,
 }
 
-/// Why an update is not carried out (§2.2).
+/// The reason why an update is not carried out (§2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRefusal {
     /// FORMERR: a record does not have the form of its section.
@@ -66,7 +66,7 @@ pub enum UpdateRefusal {
     RrsetExists,
     /// NXRRSET: an RRset that must exist does not.
     NoRrset,
-    /// NOTAUTH: the server is not the primary of the zone.
+    /// NOTAUTH: the server is not the zone's primary.
     NotAuthoritative,
     /// NOTZONE: a name is outside the zone.
     NotInZone,
@@ -119,7 +119,7 @@ pub struct UpdateMessage<'q> {
 }
 
 impl<'q> UpdateMessage<'q> {
-    /// The update that `message` is; `None` if it is none, or malformed.
+    /// `message` as an update; `None` if it is not an update, or malformed.
     pub fn parse(message: &'q [u8]) -> Option<UpdateMessage<'q>> {
         let header = Header::parse(message).filter(|_| is_update(message))?;
         // §3.1.1: one zone, of the type SOA.
@@ -176,7 +176,7 @@ impl<'q> UpdateMessage<'q> {
         UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer, signature }
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
     }
@@ -191,10 +191,10 @@ impl<'q> UpdateMessage<'q> {
         self.edns_version.is_none_or(|version| version == 0)
     }
 
-    /// Checks the signature, if there is one. From then on the reply is signed.
+    /// Checks the signature, if there is one. After this, the reply is signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };
@@ -269,7 +269,7 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
-/// The identity of a signed message, and how long it is valid.
+/// The identity of a signed message, and its validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
     /// The first bytes of the MAC, which is not truncated.
@@ -282,10 +282,10 @@ pub struct UpdateSignature {
 }
 
 impl UpdateSignature {
-    /// Bytes of the MAC: two messages that differ have the same ones with a probability of 2^-128.
+    /// Bytes of the MAC: two different messages have the same bytes with a probability of 2^-128.
     pub const MAC_BYTES: usize = 16;
 
-    /// Whether it is accepted for longer than RFC 8945 §10 recommends, and than it is remembered.
+    /// Whether the signature is accepted for longer than RFC 8945 §10 recommends, and than it is remembered.
     pub fn is_long(&self) -> bool {
         self.fudge_s > FUDGE_S_MAX
     }
@@ -298,10 +298,10 @@ struct OwnRecord {
     rdata: Vec<u8>,
 }
 
-/// An RRset that may change. Between two changes it is not empty.
+/// An RRset that may change. The list is not empty between two changes.
 #[derive(Debug, Default)]
 struct OwnRrset {
-    /// By their RDATA in canonical form, by which records are compared.
+    /// The records, by their RDATA in canonical form, which is compared.
     records: BTreeMap<Vec<u8>, OwnRecord>,
     /// The TTL of all records, if one was added (RFC 2181 §5.2): so that an update need not change them all.
     ttl_s: Option<u32>,
@@ -330,16 +330,16 @@ impl OwnRrset {
     }
 }
 
-/// Whether a record that is added takes the place of `other` of the same name and type (§1.1.5). Of a SOA, the serial
+/// Whether a record that is added takes the place of `other` of the same name and type (§1.1.5). For a SOA, the serial
 /// decides.
 fn replaces(rtype: Rtype, added: &[u8], other: &[u8]) -> bool {
     /// Bytes of address and protocol of WKS.
     const WKS_KEY_BYTES: usize = 5;
     match rtype {
-        // A name has one of them. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
+        // A name has at most one such record. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
         Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => true,
         Rtype::WKS => added.get(..WKS_KEY_BYTES) == other.get(..WKS_KEY_BYTES),
-        // The same hash, iterations and salt name one chain (RFC 5155 §4.1); the flags are the second byte.
+        // The hash, iterations and salt identify a chain (RFC 5155 §4.1); the flags are the second byte.
         Rtype::NSEC3PARAM => added.first() == other.first() && added.get(2..) == other.get(2..),
         _ => false,
     }
@@ -357,7 +357,7 @@ type Rrsets = BTreeMap<u16, OwnRrset>;
 /// The RRsets of names that messages are about, by the wire form of the names in lower case.
 type Names = BTreeMap<Vec<u8>, Rrsets>;
 
-/// The updates of one version of a zone, which lead to the next one.
+/// The updates of a zone version, which lead to the next version.
 #[derive(Debug)]
 pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
@@ -381,9 +381,9 @@ impl<'z> ZoneUpdate<'z> {
         }
     }
 
-    /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there
-    /// for updates, and must not be changed by them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records can
-    /// be: the process that signs leaves out its own.
+    /// Begins without updates of the unsigned records of `zone`: updates do not see the records that come with
+    /// signatures and keys, and must not change them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records
+    /// can be updated: the signing process leaves out its own.
     pub fn of_unsigned(zone: &'z Zone, has_other_signers: bool) -> ZoneUpdate<'z> {
         ZoneUpdate { is_signed_elsewhere: true, has_other_signers, ..ZoneUpdate::new(zone) }
     }
@@ -392,7 +392,7 @@ impl<'z> ZoneUpdate<'z> {
     /// true.
     ///
     /// # Errors
-    /// Why it is not carried out: nothing has changed then.
+    /// Returns the reason why the update is not carried out; nothing has changed then.
     pub fn apply(
         &mut self,
         message: &UpdateMessage<'_>,
@@ -400,8 +400,8 @@ impl<'z> ZoneUpdate<'z> {
     ) -> Result<(), UpdateRefusal> {
         self.check_prerequisites(message)?;
         let changes = self.read_changes(message)?;
-        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of
-        // them.
+        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs the permissions for
+        // each RRset.
         for change in &changes {
             let owner = change.owner.as_name();
             if self.is_of_signer(owner, change.rtype) {
@@ -460,8 +460,8 @@ impl<'z> ZoneUpdate<'z> {
         Some(edit.finish(limits))
     }
 
-    /// Calls `change` with each record that the next version removes, and with each that it adds. One with another TTL
-    /// is removed and added.
+    /// Calls `change` with each record that the next version removes, and with each that it adds. A record with another
+    /// TTL is removed and added.
     pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {

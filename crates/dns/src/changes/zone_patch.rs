@@ -1,6 +1,6 @@
 //! The changes of an IXFR (RFC 1995) or of a [`crate::changes::change_log`], to be applied to the records of the stored
-//! version. Each record that is removed must be there, and none that is added: otherwise primary and secondary have had
-//! different versions with the same serial.
+//! version. Each removed record must exist, and no added record may: otherwise primary and secondary had different
+//! versions with the same serial.
 
 use crate::text::name::Name;
 use crate::text::rdata::put_canonical_rdata;
@@ -12,12 +12,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Why changes cannot be applied: a record, with its owner and type.
+/// The reason why changes cannot be applied: a record, with its owner and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// It is removed, but not there.
+    /// The change removes a record that does not exist.
     NotThere(String, Rtype),
-    /// It is added, but there already.
+    /// The change adds a record that already exists.
     AlreadyThere(String, Rtype),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for PatchError {
 /// The sum of changes.
 #[derive(Debug, Default)]
 pub struct ZonePatch {
-    /// By what [`put_key`] writes.
+    /// The records, by their key from [`put_key`].
     records: BTreeMap<Vec<u8>, Patched>,
     /// The first change that cannot be.
     error: Option<PatchError>,
@@ -52,9 +52,9 @@ struct Patched {
     rdata: Vec<u8>,
     /// Whether the stored version must have it.
     is_stored: bool,
-    /// It was in the stored version.
+    /// Whether the stored version has the record.
     was_found: bool,
-    /// Its TTL after the changes; `None` if it is no longer there.
+    /// The record's TTL after the changes; `None` if it was removed.
     ttl_s: Option<u32>,
 }
 
@@ -90,10 +90,10 @@ impl ZonePatch {
         known.ttl_s = ttl_s;
     }
 
-    /// The TTL of a record of the stored version after the changes; `None` if it is no longer there.
+    /// The TTL of a record of the stored version after the changes; `None` if the record was removed.
     ///
     /// # Errors
-    /// The changes are not those of this version.
+    /// Returns an error if the changes do not belong to this version.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<Option<u32>, PatchError> {
         put_key(record, &mut self.key);
         match self.records.get_mut(&self.key) {
@@ -106,10 +106,10 @@ impl ZonePatch {
         }
     }
 
-    /// Calls `add` with the records that the stored version, all of which was applied, did not have.
+    /// Calls `add` with the records that the stored version, which was applied as a whole, did not have.
     ///
     /// # Errors
-    /// The changes are not those of this version.
+    /// Returns an error if the changes do not belong to this version.
     pub fn finish(self, mut add: impl FnMut(&Record<'_>)) -> Result<(), PatchError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -137,7 +137,8 @@ fn already_there(record: &Record<'_>) -> PatchError {
     PatchError::AlreadyThere(record.owner.to_string(), record.rtype)
 }
 
-/// Writes what records are compared by: owner, type and RDATA in canonical form, since compression may change the case.
+/// Writes the key by which records are compared: owner, type and RDATA in canonical form, since compression may change
+/// the case.
 pub(crate) fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
     key.clear();
     key.extend(record.owner.as_bytes().iter().map(u8::to_ascii_lowercase));

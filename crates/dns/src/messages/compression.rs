@@ -5,7 +5,7 @@ use crate::zones::packed_rrset::HEADER_BYTES;
 
 /// Offsets below this fit into a compression pointer: 14 bits.
 pub(crate) const POINTER_REACH_BYTES: usize = 1 << 14;
-/// Names that a reply remembers: those of the longest QNAME, and about as many of other names.
+/// Names that a reply remembers: the suffixes of the longest QNAME, and about as many other names.
 const NAMES_MAX: usize = 192;
 
 /// Offsets of names in a reply. Names beyond [`NAMES_MAX`] or the reach of pointers are not remembered.
@@ -53,8 +53,7 @@ impl NameOffsets {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, whose pointers are those of the writer: each refers to an earlier
-/// offset.
+/// Whether `name` is at `offset` of `message`, whose pointers come from the writer: each refers to an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;
     for label in name.labels() {

@@ -12,11 +12,11 @@ pub(crate) const COOKIE_BYTES: usize = CLIENT_COOKIE_BYTES + 16;
 pub(crate) const SERVER_COOKIE_BYTES: core::ops::RangeInclusive<usize> = 8..=32;
 /// The version of the form, and reserved bytes (RFC 9018 §4.1, §4.2).
 const VERSION_1: [u8; 4] = [1, 0, 0, 0];
-/// The age of a server cookie from which on the client gets a new one (RFC 9018 §4.3).
+/// The age above which a server cookie is replaced by a new one (RFC 9018 §4.3).
 const RENEWED_AFTER_S: u32 = 30 * 60;
-/// The age from which on a server cookie is invalid (RFC 9018 §4.3).
+/// The age above which a server cookie is invalid (RFC 9018 §4.3).
 const VALID_FOR_S: u32 = 60 * 60;
-/// How far the clock of a server that made the cookie may be ahead (RFC 9018 §4.3).
+/// Maximum time in seconds that the clock of the server that made a cookie may be ahead (RFC 9018 §4.3).
 const AHEAD_S: u32 = 5 * 60;
 
 /// The secrets of server cookies. Servers with the same secrets accept each other's cookies.
@@ -24,7 +24,7 @@ const AHEAD_S: u32 = 5 * 60;
 pub struct CookieSecrets {
     /// Makes new cookies.
     pub current: [u8; 16],
-    /// The secret before, whose cookies are still accepted.
+    /// The previous secret, whose cookies are still accepted.
     pub previous: Option<[u8; 16]>,
 }
 
@@ -51,12 +51,12 @@ impl CookieSecrets {
         }
     }
 
-    /// Whether `cookie`, a client cookie with or without a server cookie, is one that was made for `client`.
+    /// Whether `cookie`, a client cookie with or without a server cookie, was made for `client`.
     pub(crate) fn is_valid(&self, cookie: &[u8], client: IpAddr, now_s: u32) -> bool {
         cookie.try_into().is_ok_and(|cookie| self.age_s(&cookie, client, now_s).is_some())
     }
 
-    /// The age of a valid cookie, 0 if the clock of its server is ahead.
+    /// The age of a valid cookie, 0 if its server's clock is ahead.
     fn age_s(&self, cookie: &[u8; COOKIE_BYTES], client: IpAddr, now_s: u32) -> Option<u32> {
         let (client_cookie, rest) = cookie.split_first_chunk()?;
         let (version, rest) = rest.split_first_chunk()?;

@@ -1,7 +1,7 @@
-//! Parses a query and finds its zone, before the records of the zone are read.
+//! Parses a query and finds its zone, before the zone's records are read.
 //!
 //! A caller with a batch of queries parses all of them, then prefetches the hash slots of all, then the records of all,
-//! and then answers: the cache misses of one query overlap with those of the others.
+//! and then answers: the cache misses of the queries overlap.
 
 use crate::messages::message::Rcode;
 use crate::messages::question::{Header, Question, find_edns, tsig_at};
@@ -24,7 +24,7 @@ const OPCODE_QUERY: u8 = 0;
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// The question, if `reply_kind` says that it was parsed.
+    /// The question, if it was parsed according to `reply_kind`.
     pub(crate) question: Question<'q>,
     pub(crate) reply_kind: ReplyKind<'z>,
     /// The map that was searched, if it was.
@@ -33,7 +33,7 @@ pub struct ParsedQuery<'z, 'q> {
     slot: Slot,
 }
 
-/// How the query is answered.
+/// The kind of reply to the query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReplyKind<'z> {
     /// No reply: the message is not a query.
@@ -48,7 +48,7 @@ pub(crate) enum ReplyKind<'z> {
     Truncated,
 }
 
-/// The class of replies that a rate limit counts together, with a number that distinguishes those of one kind.
+/// The class of replies that a rate limit counts together, with a number that distinguishes the replies of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyClass {
     /// An error, without data of a zone.
@@ -100,22 +100,22 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
-    /// The whole message; nothing of a dropped one.
+    /// The whole message; empty for a dropped message.
     pub fn message(&self) -> &'q [u8] {
         self.message
     }
 
-    /// The name that is asked for; `None` if the question was not parsed.
+    /// The name in the question; `None` if the question was not parsed.
     pub fn qname(&self) -> Option<Name<'q>> {
         self.parsed_question().map(|question| question.qname)
     }
 
-    /// The class that is asked for; `None` if the question was not parsed.
+    /// The class in the question; `None` if the question was not parsed.
     pub fn qclass(&self) -> Option<u16> {
         self.parsed_question().map(|question| question.qclass)
     }
 
-    /// The type that is asked for; `None` if the question was not parsed.
+    /// The type in the question; `None` if the question was not parsed.
     pub fn qtype(&self) -> Option<Rtype> {
         self.parsed_question().map(|question| question.qtype)
     }
@@ -139,7 +139,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     pub fn rcode_of(&self, reply: &[u8]) -> u16 {
         let rcode = reply.get(3).map_or(0, |flags| u16::from(flags & 0xf));
         match self.reply_kind {
-            // Its upper bits are in the OPT record (RFC 6891 §6.1.3).
+            // The RCODE's upper bits are in the OPT record (RFC 6891 §6.1.3).
             ReplyKind::QuestionOnly(Rcode::BadVers) if rcode == Rcode::BadVers as u16 & 0xf => Rcode::BadVers as u16,
             _ => rcode,
         }
@@ -157,7 +157,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
     }
 
-    /// Whether the reply may have something of `options`. Otherwise it is the same without them.
+    /// Whether the reply may have some of `options`. Otherwise the reply is the same without them.
     #[inline]
     pub fn is_concerned_by(&self, options: &ReplyOptions) -> bool {
         self.may_have_options() || options.concern_all()
@@ -175,7 +175,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         self.question.edns.and_then(|edns| edns.options_offset)
     }
 
-    /// The class of the reply; `None` if there is none.
+    /// The reply's class; `None` if there is none.
     pub fn reply_class(&self) -> Option<ReplyClass> {
         let found = match &self.reply_kind {
             ReplyKind::NoReply | ReplyKind::Truncated => return None,
@@ -211,7 +211,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             .is_some_and(|(tsig, offset)| tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.is_ok())
     }
 
-    /// Why the signature of the query is not accepted; `None` if it is, or if the query has none.
+    /// The reason why the query's signature is not accepted; `None` if it is, or if the query has none.
     #[cold]
     pub fn signature_error(&self, options: &ReplyOptions, now_unix_s: u64) -> Option<TsigError> {
         let (tsig, offset) = self.tsig()?;
@@ -239,7 +239,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         query.reply_kind = match (refusal_by_type(&query.question), self.zones) {
             (None, Some(zones)) => {
                 let name = IndexedName::of(query.question.qname);
-                // Not `find`, whose only call is inlined.
+                // This function is separate from `find`, whose only call is inlined.
                 let found = zones.find_among_many(&name, query.question.qtype);
                 found.map_or_else(ReplyKind::QuestionOnly, ReplyKind::InZone)
             }
@@ -267,8 +267,8 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         options.identity(self.question.qname).filter(|_| is_for_text)
     }
 
-    /// Whether the reply is no error because of `options`, which have what the query asks for: the name or the version
-    /// of this server, or a cookie and nothing else (RFC 7873 §5.4).
+    /// Whether `options` answer the query, so that the reply is not an error: it asks for the name or version of this
+    /// server, or only for a cookie (RFC 7873 §5.4).
     #[cold]
     pub fn is_answered_by(&self, options: &ReplyOptions) -> bool {
         let asks_for_cookie =
@@ -284,8 +284,8 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         }
     }
 
-    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent
-    /// name.
+    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, the parent name's
+    /// records.
     #[inline]
     pub fn prefetch_records(&self) {
         if let ReplyKind::InZone(found) = &self.reply_kind {

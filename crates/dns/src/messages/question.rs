@@ -7,10 +7,10 @@ use crate::text::rtype::Rtype;
 use crate::zones::packed_rrset::{CLASS_IN, HEADER_BYTES, QUESTION_TAIL_BYTES, RECORD_FIXED_BYTES};
 use core::num::NonZeroU16;
 
-/// Records that the additional section of a query may have: OPT, TSIG and a few unknown ones.
+/// Records that a query's additional section may have: OPT, TSIG and a few unknown ones.
 const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
 
-/// The header of a message.
+/// A message's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'q>(&'q [u8; HEADER_BYTES]);
 
@@ -33,7 +33,7 @@ impl<'q> Header<'q> {
     }
 }
 
-/// The question of a query, with its EDNS.
+/// A query's question, with its EDNS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'q> {
     pub(crate) qname: Name<'q>,
@@ -63,7 +63,7 @@ impl Edns {
         Edns { payload_bytes: u16::from_be_bytes(payload), version, dnssec_ok: flags & 0x80 != 0, options_offset: None }
     }
 
-    /// The fields of `rest` if it is one OPT without options, as in most queries.
+    /// The fields of `rest` if it is a single OPT without options, as in most queries.
     #[inline]
     fn of_plain_opt(rest: &[u8]) -> Option<Edns> {
         const OPT: u8 = Rtype::OPT.0 as u8;
@@ -201,7 +201,7 @@ pub(crate) struct MessageRecord<'q> {
     pub(crate) fixed_offset: usize,
     fixed: &'q [u8; RECORD_FIXED_BYTES],
     pub(crate) rdata: &'q [u8],
-    /// The offset of the next record.
+    /// The next record's offset.
     pub(crate) end: usize,
     /// Whether the owner is the root, without compression.
     is_of_root: bool,
@@ -233,7 +233,7 @@ impl<'q> MessageRecord<'q> {
     pub(crate) fn edns(&self) -> Result<Edns, FormErr> {
         let &[_, _, payload_high, payload_low, _, version, flags, ..] = self.fixed;
         let mut edns = Edns::new([payload_high, payload_low], version, flags);
-        // RFC 6891 §6.1.1: an OPT is owned by the root. The format of options is that of version 0.
+        // RFC 6891 §6.1.1: an OPT is owned by the root. Options have the format of version 0.
         if !self.is_of_root || version == 0 && !options_fit(self.rdata) {
             return Err(FormErr);
         }
@@ -257,7 +257,7 @@ pub(crate) fn read_name(message: &[u8], at: usize) -> Result<(NameBuf, usize), F
     let (mut at, mut after) = (at, None);
     let mut wire = [0; NAME_BYTES_MAX];
     let mut length = 0;
-    // RFC 1035 §4.1.4: a pointer refers to a prior name. Each leads further back, so there is no loop.
+    // RFC 1035 §4.1.4: a pointer refers to a prior name. Each pointer leads further back, so there is no loop.
     let mut lowest = at;
     loop {
         match *message.get(at).ok_or(FormErr)? {

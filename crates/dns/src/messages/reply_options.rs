@@ -28,7 +28,7 @@ const ZONE_VERSION: u16 = 19;
 const SOA_SERIAL: u8 = 0;
 /// Number of labels of the zone without the root, type, and serial.
 const ZONE_VERSION_BYTES: usize = 6;
-/// Bytes of an option before its data.
+/// Bytes of an option header.
 const OPTION_HEAD_BYTES: usize = 4;
 /// Bytes of all options but padding.
 const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
@@ -39,11 +39,11 @@ const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
 /// Replies are padded to a multiple of this (RFC 8467 §4.1).
 const PADDED_BYTES: usize = 468;
 
-/// Which options replies have. The default is none.
+/// The options in replies. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOptions {
-    /// The name of this server: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At
-    /// most [`TEXT_BYTES_MAX`] bytes; empty for none.
+    /// This server's name: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At most
+    /// [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub nsid: String,
     /// `version.server` and `version.bind` of the class CH. At most [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub version: String,
@@ -60,7 +60,7 @@ pub struct ReplyOptions {
 }
 
 impl ReplyOptions {
-    /// Whether they concern every reply with EDNS, also if the client asks for no option.
+    /// Whether the options affect every reply with EDNS, even if the client requests none.
     #[inline]
     pub fn concern_all(&self) -> bool {
         self.error_report_agent.is_some()
@@ -99,7 +99,7 @@ pub(crate) enum ExtendedError {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueryOptions<'q> {
     asks_for_nsid: bool,
-    /// The client cookie, and the whole of the option.
+    /// The client cookie, and the whole option.
     pub(crate) cookie: Option<(&'q [u8; CLIENT_COOKIE_BYTES], &'q [u8])>,
     asks_for_keepalive: bool,
     asks_for_zone_version: bool,
@@ -164,7 +164,7 @@ impl OptionsWriter {
         if let Some(timeout_100ms) = options.tcp_keepalive_100ms.filter(|_| asks_for_keepalive) {
             writer.put(TCP_KEEPALIVE, &timeout_100ms.to_be_bytes());
         }
-        // RFC 9660 §3.2: of the zone that encloses the name that is asked for.
+        // RFC 9660 §3.2: the option is about the zone that encloses the queried name.
         if let Some(zone) = zone.filter(|_| asked.asks_for_zone_version) {
             let [a, b, c, d] = zone.serial().to_be_bytes();
             writer.put(ZONE_VERSION, &[zone.apex_depth as u8, SOA_SERIAL, a, b, c, d]);
@@ -198,7 +198,7 @@ impl OptionsWriter {
     }
 
     /// Appends the options to the OPT without options at the end of the first `length_bytes` bytes of `out`, and pads
-    /// the reply if `is_padded`. Returns the new length, at most that of `out`.
+    /// the reply if `is_padded`. Returns the new length, which fits into `out`.
     pub(crate) fn append(&self, out: &mut [u8], length_bytes: usize, is_padded: bool) -> usize {
         debug_assert!(length_bytes >= HEADER_BYTES + 11, "the reply ends with an OPT");
         let mut end = length_bytes + self.length;

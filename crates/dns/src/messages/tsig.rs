@@ -1,4 +1,4 @@
-//! TSIG (RFC 8945): keys, the signatures of queries, and those of replies.
+//! TSIG (RFC 8945): keys, and the signatures of queries and replies.
 
 mod client;
 
@@ -17,7 +17,7 @@ const CLASS_ANY: u16 = 255;
 const TIME_BYTES: usize = 8;
 /// Bytes of Time Signed (RFC 8945 §4.2).
 const TIME_SIGNED_BYTES: usize = 6;
-/// Bytes of the longest MAC, that of HMAC-SHA-512.
+/// Bytes of the longest MAC, HMAC-SHA-512.
 const MAC_BYTES_MAX: usize = 64;
 /// Bytes of a TSIG record without the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID,
 /// error, other length.
@@ -27,7 +27,7 @@ const FUDGE_S: u16 = 300;
 /// Bytes of the shortest MAC that is not malformed (RFC 8945 §5.2.2.1).
 const MAC_BYTES_MIN: usize = 10;
 
-/// The algorithm of a key. Those with MD5 and SHA-1 are obsolete.
+/// A key's algorithm. Algorithms with MD5 and SHA-1 are obsolete and missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigAlgorithm {
     /// HMAC-SHA-256.
@@ -39,7 +39,7 @@ pub enum TsigAlgorithm {
 }
 
 impl TsigAlgorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [TsigAlgorithm; 3] =
         [TsigAlgorithm::HmacSha256, TsigAlgorithm::HmacSha384, TsigAlgorithm::HmacSha512];
 
@@ -164,12 +164,12 @@ impl core::fmt::Debug for TsigKey {
     }
 }
 
-/// Why a signature is not accepted (RFC 8945 §5.2).
+/// The reason why a signature is not accepted (RFC 8945 §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsigError {
     /// The MAC has an impossible length: FORMERR.
     Malformed,
-    /// BADKEY: there is no such key, or it has another algorithm.
+    /// BADKEY: the key is unknown, or has another algorithm.
     BadKey,
     /// BADSIG: the MAC is wrong.
     BadSig,
@@ -339,11 +339,11 @@ impl Record<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct ReplySigner {
     key: TsigKey,
-    /// The MAC of the message before: at first that of the query.
+    /// The MAC of the previous message: at first, of the query.
     mac: MacBytes,
     is_first: bool,
     error: u16,
-    /// Time Signed and Fudge, if they are not those of now.
+    /// Time Signed and Fudge, if they differ from the current time and the default.
     time: Option<[u8; TIME_BYTES]>,
 }
 
@@ -417,7 +417,7 @@ pub(crate) fn append_unsigned(out: &mut [u8], length_bytes: usize, tsig: &Tsig<'
     length_bytes + record_bytes
 }
 
-/// The query as it was before it was signed (RFC 8945 §4.3.2): with its original ID, and without the TSIG record.
+/// The query before it was signed (RFC 8945 §4.3.2): with its original ID, and without the TSIG record.
 fn update_with_message(state: &mut MacState, message: &[u8], original_id: [u8; 2]) {
     let mut header = [0; HEADER_BYTES];
     header.copy_from_slice(&message[..HEADER_BYTES]);
@@ -436,7 +436,7 @@ fn update_with_key(state: &mut MacState, key: &TsigKey) {
     state.update(key.algorithm.wire());
 }
 
-/// The keys of a server.
+/// A server's keys.
 pub type TsigKeys = Vec<TsigKey>;
 
 /// Bytes with their number, 16 bits, before them; and the rest.

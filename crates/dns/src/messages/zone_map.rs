@@ -40,13 +40,13 @@ pub enum ZoneEntry {
     Restricted(Arc<Zone>),
     /// No good version of the zone: queries for names at and below its apex are answered with SERVFAIL.
     Unavailable {
-        /// The name of the zone.
+        /// The zone's name.
         apex: Box<NameBuf>,
     },
 }
 
 impl ZoneEntry {
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         match self {
             ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => zone.apex(),
@@ -74,10 +74,10 @@ pub(crate) struct FoundZone<'s> {
 }
 
 impl ZoneMap {
-    /// The map of `entries`. An entry replaces an earlier one with the same apex.
+    /// The map of `entries`. An entry replaces an earlier entry with the same apex.
     ///
     /// # Panics
-    /// When a zone was built with another seed.
+    /// Panics if a zone was built with another seed.
     pub fn new(seed: HashSeed, entries: impl IntoIterator<Item = ZoneEntry>) -> ZoneMap {
         let given: Vec<ZoneEntry> = entries.into_iter().collect();
         let mut map = ZoneMap {
@@ -109,7 +109,7 @@ impl ZoneMap {
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 
-    /// This map without the entries of the apexes `removed`, and with those of `added`. The other zones are shared.
+    /// This map without the entries of the apexes `removed`, and with the zones `added`. The other zones are shared.
     #[must_use]
     pub fn with_changes<'n>(
         &self,
@@ -122,7 +122,7 @@ impl ZoneMap {
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 
-    /// The same map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
+    /// This map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
     #[must_use]
     pub fn with_cname_chain_max(self, cname_chain_max: usize) -> ZoneMap {
         ZoneMap { cname_chain_max: cname_chain_max.min(CNAME_CHAIN_MAX), ..self }
@@ -162,11 +162,11 @@ impl ZoneMap {
         None
     }
 
-    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for
-    /// the DS of an apex, the parent zone.
+    /// The zone that answers for `rtype` at `name`: the zone with the longest apex at or above `name`, or, for the DS
+    /// of an apex, the parent zone.
     ///
     /// # Errors
-    /// REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
+    /// Returns REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
     /// unavailable.
     #[inline]
     pub(crate) fn find(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
@@ -193,8 +193,8 @@ impl ZoneMap {
             }
         }
         let mut entry = entry.ok_or(Rcode::Refused)?;
-        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if it is here. If the zone above only
-        // has a referral for the name, the parent zone is elsewhere.
+        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if this server has it. If the zone
+        // above only has a referral for the name, the parent zone is elsewhere.
         if rtype == Rtype::DS && entry.apex().length_bytes() == name.as_bytes().len() {
             let is_parent = |above: &&ZoneEntry| match above {
                 ZoneEntry::Served(zone) => !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_)),
@@ -222,7 +222,7 @@ impl ZoneMap {
         self.index_of(apex, hash).map(|index| &self.entries[index])
     }
 
-    // Not inlined: the loop over the suffixes would lose registers to this search.
+    // This function is not inlined: the loop over the suffixes would lose registers to the search.
     #[inline(never)]
     fn index_of(&self, apex: &[u8], hash: NameHash) -> Option<usize> {
         let is_apex = |index| eq_lowercase(self.entries[index as usize].apex().as_bytes(), apex);

@@ -10,7 +10,7 @@ pub const LABEL_BYTES_MAX: usize = 63;
 /// The most labels of a name, without the root: 127 labels of one byte each.
 pub const LABEL_COUNT_MAX: usize = 127;
 
-/// Why bytes are not a name.
+/// The reason why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The bytes end before the root label.
@@ -21,7 +21,7 @@ pub enum NameError {
     TooLong,
 }
 
-/// A borrowed name. Its form is checked when it is created.
+/// A borrowed name. The form of the name is checked when it is created.
 ///
 /// `==` compares bytes; [`Name::eq_ignore_case`] compares as DNS does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ impl<'a> Name<'a> {
         Err(NameError::TooLong)
     }
 
-    /// The name whose bytes were stored before: they are not checked again.
+    /// A name from stored bytes, which are not checked again.
     #[inline]
     pub(crate) fn of_stored(bytes: &'a [u8]) -> Name<'a> {
         debug_assert!(Name::parse(bytes).is_ok_and(|name| name.0.len() == bytes.len()));
@@ -183,7 +183,7 @@ impl<'n> IndexedLabels<'n> {
         labels
     }
 
-    /// The canonical order of these labels and those of `other` (RFC 4034 §6.1), both in lower case.
+    /// Compares these labels with the labels of `other` in canonical order (RFC 4034 §6.1), both in lower case.
     pub(crate) fn canonical_cmp(&self, other: &[u8]) -> Ordering {
         // Most names have one label below their apex: its offset is known.
         if let Some((&length, label)) = other.split_first()
@@ -224,7 +224,7 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// An owned name. It needs no allocation.
+/// An owned name. The name needs no allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     length: u8,

@@ -80,15 +80,15 @@ pub enum FieldKind {
     RestAsString,
     /// At least one byte, up to the end, in hexadecimal.
     Hex,
-    /// The digest of a DS. The digest type before it gives its length.
+    /// The digest of a DS. The preceding digest type determines its length.
     DsDigest,
-    /// The fingerprint of an SSHFP. The fingerprint type before it gives its length.
+    /// The fingerprint of an SSHFP. The preceding fingerprint type determines its length.
     Fingerprint,
-    /// The digest of a ZONEMD. The hash algorithm before it gives its length.
+    /// The digest of a ZONEMD. The preceding hash algorithm determines its length.
     ZoneDigest,
     /// At least one byte, up to the end, in base 64.
     Base64,
-    /// Bytes up to the end, in base 64. It may be empty.
+    /// Bytes up to the end, in base 64. This field may be empty.
     OptionalBase64,
     /// Bytes up to the end, in base 64, or `-` if empty (draft-durand-doa-over-dns §3.2).
     DashBase64,
@@ -96,7 +96,7 @@ pub enum FieldKind {
     Salt,
     /// A length byte and at least one byte, in base 32 with the extended hex alphabet (RFC 5155 §3.3).
     HashedName,
-    /// A set of types up to the end (RFC 4034 §4.1.2). It may be empty.
+    /// A set of types up to the end (RFC 4034 §4.1.2). This field may be empty.
     Bitmap,
     /// A protocol number and a bit map of ports, up to the end (RFC 1035 §3.4.2).
     Services,
@@ -125,7 +125,7 @@ macro_rules! row {
     };
 }
 
-/// The fields of `rtype`, in order; `None` for a type whose only text form is that of RFC 3597 §5.
+/// The fields of `rtype`, in order; `None` for a type whose only text form is the generic form of RFC 3597 §5.
 pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
     match rtype {
         Rtype::A => row!["address" Ipv4],
@@ -223,7 +223,7 @@ pub struct MalformedRdata {
 /// Checks that `rdata`, in wire form, has the format of `rtype`. RDATA of an unknown type always passes.
 ///
 /// # Errors
-/// The first malformed field.
+/// Returns the first malformed field.
 pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
     for field in FieldSlices::of(rtype, rdata) {
         field?;
@@ -256,7 +256,7 @@ fn target_offset(rtype: Rtype) -> Option<usize> {
     })
 }
 
-/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
+/// Bytes of the numbers at the end of a SOA's RDATA, beginning with the serial.
 pub const SOA_NUMBERS_BYTES: usize = 20;
 
 /// The serial in the RDATA of a SOA (RFC 1035 §3.3.13); `None` if that is too short.

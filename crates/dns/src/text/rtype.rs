@@ -46,7 +46,7 @@ impl Rtype {
         }
         let key = folded_key(text)?;
         let mut slot = slot_of(key);
-        // Ends at one of the empty slots.
+        // The search ends at an empty slot.
         while BY_MNEMONIC[slot].0 != 0 {
             if BY_MNEMONIC[slot].0 == key {
                 return Some(Rtype(BY_MNEMONIC[slot].1));
@@ -68,21 +68,21 @@ impl Rtype {
     }
 }
 
-/// Where the records of a type come from in a zone that this server signs.
+/// The source of a type's records in a zone that this server signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordSource {
-    /// From the operator or the primary, as in a zone that is not signed.
+    /// The operator or the primary provides the records, as in an unsigned zone.
     Zone,
-    /// With the keys, together with those of other signers.
+    /// The keys bring the records, together with other signers' keys.
     Keys,
     /// Each signed version has its own.
     Version,
 }
 
 impl RecordSource {
-    /// Of the records of this type at the apex or another name. The rules for keys, NSEC3PARAM and ZONEMD are for the
-    /// apex (RFC 4034 §2.1.1, RFC 7344 §4.1, RFC 5155 §4, RFC 8976 §2): at any other name these are data, as the CDS
-    /// records of RFC 9615.
+    /// The source of records of this type, at the apex or another name. The rules for keys, NSEC3PARAM and ZONEMD are
+    /// for the apex (RFC 4034 §2.1.1, RFC 7344 §4.1, RFC 5155 §4, RFC 8976 §2): at any other name these are data, as
+    /// the CDS records of RFC 9615.
     pub fn of(rtype: Rtype, is_apex: bool) -> RecordSource {
         match rtype {
             Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 => RecordSource::Version,

@@ -1,6 +1,6 @@
 //! Parses zone files (RFC 1035 §5) into records and diagnostics.
 //!
-//! The dialect is that of BIND's `named-checkzone`: a file that BIND loads has the same meaning here, with these
+//! The dialect is the dialect of BIND's `named-checkzone`: a file that BIND loads has the same meaning here, with these
 //! differences. Additionally accepted: any field in quotes, TXT strings over 255 bytes (they are split), all text after
 //! the type of `$GENERATE` as RDATA, a quoted `@` as a label, and `ALIAS` as in PowerDNS. Rejected: the text form of
 //! A6, ATMA, NXT and SINK (the form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey
@@ -62,7 +62,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The problem, without a final period: `"3x" is not a TTL`.
     pub problem: String,
-    /// How to fix it: `write seconds`.
+    /// The remedy: `write seconds`.
     pub remedy: String,
 }
 
@@ -83,13 +83,13 @@ impl Diagnostic {
 pub struct Record<'p> {
     /// The position of the record's type or, for a record of `$GENERATE`, of the directive.
     pub position: Position,
-    /// The absolute owner, in the case of the file. It is at or below the apex.
+    /// The absolute owner, in the case of the file. The owner is at or below the apex.
     pub owner: Name<'p>,
     /// The type.
     pub rtype: Rtype,
     /// The TTL in seconds: at most 2^31 − 1 (RFC 2181 §8).
     pub ttl_s: u32,
-    /// The RDATA in wire form, with uncompressed names in the case of the file. It passes
+    /// The RDATA in wire form, with uncompressed names in the case of the file. The RDATA passes
     /// [`crate::text::rdata::check`].
     pub rdata: &'p [u8],
 }
@@ -99,9 +99,9 @@ pub struct Record<'p> {
 pub struct AliasRecord<'p> {
     /// The position of the word `ALIAS` or, for a line of `$GENERATE`, of the directive.
     pub position: Position,
-    /// The absolute owner, in the case of the file. It is at or below the apex.
+    /// The absolute owner, in the case of the file. The owner is at or below the apex.
     pub owner: Name<'p>,
-    /// The absolute name that has the addresses, in the case of the file. It is not at or below the apex.
+    /// The absolute name that has the addresses, in the case of the file. The target is not at or below the apex.
     pub target: Name<'p>,
 }
 
@@ -151,7 +151,7 @@ pub struct Parser {
     files: Vec<OpenFile>,
     context: Context,
     generate: Option<Generate>,
-    /// The entry whose warning was returned before it.
+    /// The entry that follows its warning.
     delayed: Option<EntryKind>,
     /// The origin of the file that the last [`Entry::Include`] names.
     included_origin: Option<NameBuf>,
@@ -200,7 +200,7 @@ impl Parser {
     ///
     /// # Panics
     ///
-    /// When the last entry was not [`Entry::Include`].
+    /// Panics if the last entry was not [`Entry::Include`].
     pub fn include(&mut self, file_name: String, text: Vec<u8>) {
         let origin = self.included_origin.take().expect("called after `Entry::Include`");
         // Bounded by `include_count_max`, which has 32 bits.
@@ -210,7 +210,7 @@ impl Parser {
         self.files.push(OpenFile { scanner: Scanner::new(file_index, text), outer: Some(outer) });
     }
 
-    /// The names of the files, to which [`Position::file_index`] refers.
+    /// The files' names, to which [`Position::file_index`] refers.
     pub fn file_names(&self) -> &[String] {
         &self.file_names
     }

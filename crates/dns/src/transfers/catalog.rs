@@ -1,4 +1,4 @@
-//! Catalog zones (RFC 9432): reads the members that the records of one list, and writes the text of one.
+//! Catalog zones (RFC 9432): reads the members in a catalog's records, and writes the text of a catalog.
 
 use crate::text::name::{LABEL_BYTES_MAX, Name, NameBuf};
 use crate::text::rtype::Rtype;
@@ -14,14 +14,14 @@ const VERSION: &[u8] = b"2";
 /// Bytes of a digest that become a label, two characters each.
 const LABEL_DIGEST_BYTES: usize = 16;
 
-/// Why a catalog must not be used (RFC 9432 §5.1).
+/// The reason why a catalog must not be used (RFC 9432 §5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
     /// There is no TXT record at the name `version`.
     NoVersion,
     /// There are several.
     SeveralVersions,
-    /// It has another version, in the form of zone files.
+    /// The catalog has another version, given in zone file form.
     OtherVersion(String),
     /// A member node with this label has several PTR records.
     SeveralZones(String),
@@ -29,7 +29,7 @@ pub enum CatalogError {
     SeveralOwners(String),
     /// Two member nodes have this zone.
     SameZone(String),
-    /// It has more members than this.
+    /// The catalog has more members than this limit.
     ManyMembers(usize),
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for CatalogError {
 pub struct CatalogMember {
     /// The zone, in lower case.
     pub zone: NameBuf,
-    /// The first label of the member node, in lower case. Another label means that the state of the zone is dropped
-    /// (RFC 9432 §5.4).
+    /// The first label of the member node, in lower case. Another label means that the zone's state is dropped (RFC
+    /// 9432 §5.4).
     pub label: Vec<u8>,
     /// The catalog that may take the member over (RFC 9432 §4.3.1), in lower case.
     pub new_owner: Option<NameBuf>,
-    /// Its groups (RFC 9432 §4.3.2).
+    /// The member's groups (RFC 9432 §4.3.2).
     pub groups: Vec<Vec<u8>>,
 }
 
@@ -102,7 +102,7 @@ impl CatalogReader {
         }
     }
 
-    /// Adds a record. Those that have no meaning are ignored (RFC 9432 §4.1).
+    /// Adds a record. Records without a meaning in catalogs are ignored (RFC 9432 §4.1).
     pub fn add(&mut self, record: &Record<'_>) {
         if self.error.is_some() || !record.owner.is_at_or_below(self.apex.as_name()) {
             return;
@@ -136,7 +136,7 @@ impl CatalogReader {
             NameOf::Zone => (&mut node.zone, CatalogError::SeveralZones(shown)),
             NameOf::NewOwner => (&mut node.new_owner, CatalogError::SeveralOwners(shown)),
         };
-        // The same name twice, in other case, is one record (RFC 4343 §3).
+        // A name that occurs twice, with different case, is one record (RFC 4343 §3).
         let before = place.replace(name.to_lowercase());
         if before.is_some_and(|before| !before.as_name().eq_ignore_case(name)) {
             self.error = Some(error);
@@ -153,7 +153,7 @@ impl CatalogReader {
         Some(self.nodes.entry(key).or_default())
     }
 
-    /// The serial of the zone, if its SOA was added.
+    /// The zone's serial, if its SOA was added.
     pub fn serial(&self) -> Option<u32> {
         self.serial
     }
@@ -161,7 +161,7 @@ impl CatalogReader {
     /// The members, in the order of their labels.
     ///
     /// # Errors
-    /// The catalog is broken: it must not be used.
+    /// Returns an error if the catalog is broken: it must not be used.
     pub fn finish(self) -> Result<Vec<CatalogMember>, CatalogError> {
         if let Some(error) = self.error {
             return Err(error);

@@ -18,7 +18,7 @@ use core::fmt;
 
 const OPCODE_QUERY: u8 = 0;
 const OPCODE_NOTIFY: u8 = 4;
-/// Bytes of the longest reply over UDP that is asked for, except to queries about whole zones: it is not fragmented
+/// Maximum bytes of a requested UDP reply, except for queries about whole zones: such a reply is not fragmented
 /// (<https://www.dnsflagday.net/2020/>).
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// CNAME records that are followed in one reply.
@@ -39,7 +39,7 @@ const RCODES: [&str; 11] = [
 /// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
-    /// The SOA of the zone.
+    /// The zone's SOA.
     Soa,
     /// The whole zone.
     Axfr,
@@ -72,10 +72,10 @@ impl QueryKind {
     }
 }
 
-/// Why a reply is not accepted.
+/// The reason why a reply is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
-    /// It is the reply to something else. Over UDP, the right one may follow.
+    /// The reply belongs to another query. Over UDP, the right one may follow.
     Unrelated,
     /// The server has refused the query.
     Refused(u8),
@@ -91,7 +91,7 @@ impl fmt::Display for ReplyError {
             ReplyError::Unrelated => write!(out, "it sends the reply to another query"),
             ReplyError::Refused(rcode) => match RCODES.get(usize::from(*rcode)) {
                 Some(name) => write!(out, "it answers {name}"),
-                None => write!(out, "it answers RCODE {rcode}"),
+                None => write!(out, "it answers with RCODE {rcode}"),
             },
             ReplyError::Signature(error @ SignatureError::Refused(_)) => {
                 write!(out, "it refuses the signature: {error}")
@@ -105,7 +105,7 @@ impl fmt::Display for ReplyError {
 /// The fields of a SOA that concern secondary servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoaTimers {
-    /// The version of the zone.
+    /// The zone's version.
     pub serial: u32,
     /// Seconds until a secondary looks whether there is a later version.
     pub refresh_s: u32,
@@ -116,7 +116,7 @@ pub struct SoaTimers {
 }
 
 impl SoaTimers {
-    /// The timers of a SOA with this RDATA, whose names are not compressed.
+    /// The timers in this SOA RDATA, whose names are not compressed.
     pub(crate) fn of_rdata(rdata: &[u8]) -> Option<SoaTimers> {
         let numbers = rdata.len().checked_sub(20).map(|at| &rdata[at..])?;
         let number = |index: usize| numbers[4 * index..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -159,13 +159,13 @@ pub fn query(
     (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
 }
 
-/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look only at its serial.
+/// Appends the SOA of the sender's version (RFC 1995 §3). Servers look only at its serial.
 fn put_version(message: &mut Vec<u8>, serial: u32) {
     const NAMES: [u8; 2] = [0, 0];
     let mut rdata = NAMES.to_vec();
     rdata.extend_from_slice(&serial.to_be_bytes());
     rdata.resize(rdata.len() + 4 * size_of::<u32>(), 0);
-    // A pointer to the name of the question.
+    // A pointer to the question's name.
     message.extend_from_slice(&[0xc0, HEADER_BYTES as u8]);
     message.extend_from_slice(&Rtype::SOA.0.to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
@@ -185,7 +185,7 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// The name of the zone, or of the records, in lower case.
+    /// The zone's name, or of the records, in lower case.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()
     }
@@ -193,7 +193,7 @@ impl ReplyReader {
     /// Reads the next reply.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the reply is not accepted.
     pub fn read<'m>(&mut self, message: &'m [u8], now_unix_s: u64) -> Result<Reply<'m>, ReplyError> {
         let header = Header::parse(message).ok_or(ReplyError::Malformed("it is too short"))?;
         if !header.is_response() || header.opcode() != self.kind.opcode() || message[..2] != self.id.to_be_bytes() {
@@ -268,7 +268,7 @@ impl ReplyReader {
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'m> {
     message: &'m [u8],
-    /// The offset of the first record.
+    /// The first record's offset.
     start: usize,
     answer_count: u16,
     authority_count: u16,
@@ -280,7 +280,7 @@ impl<'m> Reply<'m> {
         self.message[2] & TRUNCATED != 0
     }
 
-    /// Whether the server is responsible for the zone of the answer.
+    /// Whether the server is responsible for the answer's zone.
     pub fn is_authoritative(&self) -> bool {
         self.message[2] & AUTHORITATIVE != 0
     }
@@ -288,7 +288,7 @@ impl<'m> Reply<'m> {
     /// The RDATA of the records of `rtype` at `owner`, with their names written out.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn records(&self, owner: Name<'_>, rtype: Rtype) -> Result<Vec<Vec<u8>>, ReplyError> {
         let mut found = Vec::new();
         for record in self.answers() {
@@ -302,11 +302,11 @@ impl<'m> Reply<'m> {
         Ok(found)
     }
 
-    /// How long this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or, if there
-    /// are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
+    /// The time for which this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or,
+    /// if there are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn ttl_s(&self, owner: Name<'_>, rtype: Rtype) -> Result<Option<u32>, ReplyError> {
         for record in self.answers() {
             let record = record?;
@@ -324,11 +324,11 @@ impl<'m> Reply<'m> {
         Ok(None)
     }
 
-    /// The records of `rtype` that `owner` leads to, by the CNAME records of the answer if there are some, and how long
-    /// they may be kept: the lowest TTL on the way, as [`Reply::ttl_s`].
+    /// The records of `rtype` that `owner` leads to, through the answer's CNAME records if any, and the time for which
+    /// they may be kept: the lowest TTL on the way, as in [`Reply::ttl_s`].
     ///
     /// # Errors
-    /// A record is malformed, or there are too many CNAME records.
+    /// Returns an error if a record is malformed, or there are too many CNAME records.
     pub fn resolved(&self, owner: Name<'_>, rtype: Rtype) -> Result<(Vec<Vec<u8>>, Option<u32>), ReplyError> {
         let mut name = owner.to_owned();
         let mut chain_ttl_s = u32::MAX;
@@ -351,7 +351,7 @@ impl<'m> Reply<'m> {
     /// Whether the server refers to the name servers of a zone below `apex` that has `name` (RFC 1034 §4.3.2).
     ///
     /// # Errors
-    /// A record is malformed.
+    /// Returns an error if a record is malformed.
     pub fn is_referral(&self, name: Name<'_>, apex: Name<'_>) -> Result<bool, ReplyError> {
         if self.is_authoritative() || self.answer_count > 0 {
             return Ok(false);
@@ -370,7 +370,7 @@ impl<'m> Reply<'m> {
     /// The SOA of the zone at `apex` that the reply has.
     ///
     /// # Errors
-    /// It has none, or the server is not responsible for the zone.
+    /// Returns an error if the reply has no SOA record, or the server is not responsible for the zone.
     pub fn soa(&self, apex: Name<'_>) -> Result<SoaTimers, ReplyError> {
         if !self.is_authoritative() {
             return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
@@ -383,7 +383,7 @@ impl<'m> Reply<'m> {
                 return SoaTimers::of_rdata(&rdata).ok_or(ReplyError::Malformed("the SOA is malformed"));
             }
         }
-        Err(ReplyError::Malformed("there is no SOA"))
+        Err(ReplyError::Malformed("the reply has no SOA record"))
     }
 
     /// The records of the answer section.
@@ -409,7 +409,7 @@ impl<'m> Reply<'m> {
 /// Appends the RDATA of `record` of `message` to `out`, with its names written out.
 ///
 /// # Errors
-/// It does not have the form of its type.
+/// Returns an error if the RDATA does not have the form of its type.
 pub(crate) fn put_rdata(message: &[u8], record: &MessageRecord<'_>, out: &mut Vec<u8>) -> Result<(), ReplyError> {
     const MALFORMED: ReplyError = ReplyError::Malformed("a record is malformed for its type");
     let Some(fields) = fields(record.rtype()) else {

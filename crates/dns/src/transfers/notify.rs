@@ -17,7 +17,7 @@ const FLAGS: u8 = 0x84 | OPCODE_NOTIFY << 3;
 /// Records of a message: the SOA, an OPT, a signature, and a few unknown ones.
 const RECORDS_MAX: u32 = 16;
 
-/// How a NOTIFY is answered.
+/// The answer to a NOTIFY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyAnswer {
     /// NOERROR: the zone is looked after.
@@ -44,7 +44,7 @@ pub struct NotifyRequest<'q> {
 }
 
 impl<'q> NotifyRequest<'q> {
-    /// The NOTIFY that `query` is; `None` if it is none, or malformed.
+    /// `query` as a NOTIFY; `None` if it is not a NOTIFY, or malformed.
     pub fn new(query: &ParsedQuery<'_, 'q>) -> Option<NotifyRequest<'q>> {
         let message = query.message;
         let header =
@@ -85,20 +85,20 @@ impl<'q> NotifyRequest<'q> {
         Ok(Some(request))
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
     }
 
-    /// The serial that the sender has, if it says so. It is a hint (RFC 1996 §3.7).
+    /// The sender's serial, if it is in the message. The serial is a hint (RFC 1996 §3.7).
     pub fn serial(&self) -> Option<u32> {
         self.serial
     }
 
-    /// Checks the signature, if there is one. From then on the reply is signed.
+    /// Checks the signature, if there is one. After this, the reply is signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };

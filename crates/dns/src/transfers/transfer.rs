@@ -29,12 +29,12 @@ const NAME_SLOTS: usize = 1024;
 const FLAGS: u8 = 0x84;
 /// RD, which is copied.
 const RECURSION_DESIRED: u8 = 0x01;
-/// The payload size that the OPT announces: it concerns UDP alone.
+/// The payload size that the OPT announces, which concerns only UDP.
 const PAYLOAD_BYTES: u16 = 1_232;
 /// Bytes of a reply over UDP that every client takes (RFC 1035 §4.2.1).
 const UDP_REPLY_BYTES: u16 = 512;
 
-/// Why a transfer is refused.
+/// The reason why a transfer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// REFUSED: no rule allows it.
@@ -43,7 +43,7 @@ pub enum Refusal {
     Unavailable,
     /// NOTAUTH: the server does not have the zone.
     NotAuthoritative,
-    /// FORMERR: an IXFR query without the SOA of the client.
+    /// FORMERR: an IXFR query without the client's SOA.
     Malformed,
     /// The signature is not accepted.
     Tsig(TsigError),
@@ -57,20 +57,20 @@ pub struct TransferRequest<'z, 'q> {
 }
 
 impl<'z, 'q> TransferRequest<'z, 'q> {
-    /// The request of `query`; `None` if it is not one.
+    /// The transfer request in `query`; `None` if it is not a transfer request.
     pub fn new(query: &ParsedQuery<'z, 'q>) -> Option<TransferRequest<'z, 'q>> {
         query.is_for_transfer().then_some(TransferRequest { query: *query, signer: None })
     }
 
-    /// The name of the zone.
+    /// The zone's name.
     pub fn apex(&self) -> Name<'q> {
         self.query.question.qname
     }
 
-    /// Checks the signature, if there is one. From then on replies are signed.
+    /// Checks the signature, if there is one. After this, replies are signed.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// Returns an error if the signature is not accepted.
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some((tsig, offset)) = self.query.tsig() else { return Ok(()) };
         let (result, signer) = tsig.verify(self.query.message, offset, keys, now_unix_s);
@@ -86,7 +86,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     /// Whether the client asks only for changes, and has the version of `zone` or a later one.
     ///
     /// # Errors
-    /// The query does not have the version of the client.
+    /// Returns an error if the query does not have the client's version.
     pub fn is_up_to_date(&self, zone: &Zone) -> Result<bool, Refusal> {
         if !self.is_incremental() {
             return Ok(false);
@@ -100,8 +100,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qtype == Rtype::IXFR
     }
 
-    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Its length;
-    /// `None` if it does not fit.
+    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Returns the
+    /// reply's length; `None` if it does not fit.
     pub fn put_soa(mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let mut writer = MessageWriter::start(out, &self.query, 0);
         let (soa, record) = zone.soa();
@@ -156,8 +156,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         Err(Box::new(TransferRequest { query, signer: transfer.signer }))
     }
 
-    /// Begins the transfer: of the changes since the version of the client, if it asks for them and the journal has
-    /// them, or else of the whole zone.
+    /// Begins the transfer: of the changes since the client's version, if it asks for them and the journal has them, or
+    /// else of the whole zone.
     pub fn begin(self, zone: &Zone) -> ZoneTransfer {
         let ParsedQuery { message, question, .. } = self.query;
         let serial = if self.is_incremental() { client_serial(message, &question) } else { None };
@@ -188,7 +188,7 @@ enum Next {
     Nothing,
 }
 
-/// A transfer in progress. It holds no part of the zone.
+/// A transfer in progress. The transfer holds no part of the zone.
 #[derive(Debug)]
 pub struct ZoneTransfer {
     next: Next,
@@ -205,7 +205,7 @@ impl ZoneTransfer {
     /// last one. Each call is for the same zone.
     ///
     /// # Errors
-    /// A record does not fit into a message.
+    /// Returns an error if a record does not fit into a message.
     pub fn write(&mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Result<Option<usize>, RecordTooLong> {
         if self.next == Next::Nothing {
             return Ok(None);
@@ -214,7 +214,7 @@ impl ZoneTransfer {
         self.sign(length_bytes, now_unix_s, out).map(Some)
     }
 
-    /// Whether it has changes instead of the whole zone. Call this before the first message is written.
+    /// Whether the transfer has changes instead of the whole zone. Call this before the first message is written.
     pub fn is_incremental(&self) -> bool {
         matches!(self.next, Next::FirstSoa(_))
     }
@@ -318,7 +318,7 @@ struct MessageWriter<'o> {
     apex: Option<Name<'o>>,
     /// Bytes of the name that the question has.
     qname_bytes: usize,
-    /// The owner of the last record, and its offset.
+    /// The last record's owner, and its offset.
     last_owner: Option<(NodeIndex, usize)>,
 }
 
@@ -359,7 +359,7 @@ impl<'o> MessageWriter<'o> {
         self.after_record(is_whole, start, None)
     }
 
-    /// Counts a record that `is_whole`, and removes one that is not or that cannot be counted.
+    /// Counts a record if it `is_whole`, and otherwise removes it; also removes a record that cannot be counted.
     #[inline]
     fn after_record(
         &mut self,
@@ -426,7 +426,7 @@ impl<'o> MessageWriter<'o> {
         Ok(())
     }
 
-    /// Appends `name`, compressed against the names before it.
+    /// Appends `name`, compressed against earlier names.
     fn put_name(&mut self, name: Name<'_>, names: &mut NameSlots) -> Result<(), Full> {
         let mut rest = name;
         while let Some(parent) = rest.parent() {
@@ -483,8 +483,8 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, in the same case: another case would change it. Each pointer refers to
-/// an earlier offset.
+/// Whether `name` is at `offset` of `message`, in the same case, which compression must preserve. Each pointer refers
+/// to an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;
     let mut rest = name;

@@ -1,6 +1,6 @@
 //! Receives a zone by AXFR (RFC 5936), or its changes by IXFR (RFC 1995), message by message. A complete result is
 //! whole: it begins and ends with the SOA, and all of it is signed if a key is given. Records outside the zone are left
-//! out, as those of a zone file.
+//! out, as in a zone file.
 
 use crate::messages::question::MessageRecord;
 use crate::messages::tsig::{SignatureError, TsigKey};
@@ -18,18 +18,18 @@ use core::fmt;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
-/// Why a transfer is not accepted.
+/// The reason why a transfer is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
     /// A message is not accepted.
     Reply(ReplyError),
-    /// The first record is not the SOA of the zone.
+    /// The first record is not the zone's SOA.
     NoSoa,
     /// A record has a class or a type that no zone has: its owner and its type.
     ForeignRecord(String, Rtype),
-    /// Another SOA ends the transfer than has begun it.
+    /// The transfer ends with a different SOA than it began with.
     OtherSoa,
-    /// A change does not continue from the previous version, or does not lead to a later one.
+    /// A change does not continue from the previous version, or does not lead to a later version.
     BrokenChange,
     /// Records follow the SOA that ends the transfer.
     AfterEnd,
@@ -44,11 +44,11 @@ pub enum TransferError {
 pub struct SizeLimit {
     /// The number.
     pub bytes_max: u64,
-    /// The key of the configuration.
+    /// The configuration's key.
     pub key: &'static str,
 }
 
-/// The permitted size of a transfer.
+/// A transfer's permitted size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferLimits {
     /// Bytes of all messages.
@@ -66,7 +66,7 @@ impl fmt::Display for TransferError {
                 write!(out, "its transfer has the record {owner} {rtype}, which cannot be in the zone")
             }
             TransferError::OtherSoa => write!(out, "its transfer begins and ends with different SOA records"),
-            TransferError::BrokenChange => write!(out, "its changes do not follow on from each other"),
+            TransferError::BrokenChange => write!(out, "its changes are not consecutive"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(SizeLimit { bytes_max, key }) => {
                 write!(out, "its transfer has more than {bytes_max} bytes (`{key}`)")
@@ -92,7 +92,7 @@ pub enum Progress {
     More,
     /// The transfer is complete.
     Complete,
-    /// The server has no later version than the one that it was told of.
+    /// The server has no later version than the version in the query.
     UpToDate,
 }
 
@@ -129,11 +129,11 @@ enum Stage {
     Start,
     /// The record that shows whether changes follow.
     Second,
-    /// The records of the whole zone.
+    /// The whole zone's records.
     Zone,
     /// The records that a change removes from the version with this serial.
     Removed(u32),
-    /// Those that it adds, which lead to the version with this serial.
+    /// The added records of a change, which lead to the version with this serial.
     Added(u32),
     /// None.
     End,
@@ -195,10 +195,10 @@ impl TransferReceiver {
         &self.left_out
     }
 
-    /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
+    /// Takes the next message, and passes its records to `add`. The whole zone's SOA is among them, once.
     ///
     /// # Errors
-    /// The transfer is not accepted; the added records must not be used.
+    /// Returns an error if the transfer is not accepted; the added records must not be used.
     pub fn receive(
         &mut self,
         message: &[u8],
@@ -228,7 +228,7 @@ impl TransferReceiver {
         }
     }
 
-    /// Whether the version of the server is not later than the stored one.
+    /// Whether the server's version is not later than the stored one.
     fn is_up_to_date(&self) -> bool {
         self.soa().zip(self.stored_serial).is_some_and(|(soa, stored)| !is_later(soa.serial, stored))
     }
@@ -280,7 +280,7 @@ impl TransferReceiver {
             Stage::Start | Stage::Second | Stage::End => return Ok(()),
         };
         if !is_inside {
-            // It was left out when it was added.
+            // The record was left out when it was added.
             if role != RecordRole::Removed {
                 self.left_out.add(owner, rtype);
             }
@@ -293,13 +293,13 @@ impl TransferReceiver {
 }
 
 impl Stage {
-    /// The role of a record in the transfer; `soa` if it is the SOA of the zone. `first` has begun the transfer.
+    /// The role of a record in the transfer; `soa` if it is the zone's SOA. `first` has begun the transfer.
     fn next(self, soa: Option<SoaTimers>, first: SoaTimers) -> Result<Stage, TransferError> {
         let Some(soa) = soa else { return Ok(self) };
         match self {
             Stage::Zone if soa == first => Ok(Stage::End),
             Stage::Zone => Err(TransferError::OtherSoa),
-            // The one that the query has named.
+            // The version that the query named.
             Stage::Second => Ok(Stage::Removed(soa.serial)),
             Stage::Removed(before) if is_later(soa.serial, before) => Ok(Stage::Added(soa.serial)),
             Stage::Added(version) if version == first.serial && soa == first => Ok(Stage::End),

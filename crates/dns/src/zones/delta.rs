@@ -1,4 +1,4 @@
-//! The delta of a version: nodes in place of some of those of its store. The versions that follow from each other by
+//! The delta of a version: nodes that replace some nodes of its store. The versions that follow from each other by
 //! small changes share one store, and most of their deltas (docs/decisions/0045-zone-versions.md).
 
 use crate::text::name::Name;
@@ -29,15 +29,15 @@ impl<'z> Nodes<'z> {
     }
 }
 
-/// The names that differ from those of the store.
+/// The names that differ from the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Delta {
-    /// Nodes, also those of earlier versions. Only the last chunk is written to.
+    /// Nodes, including nodes of earlier versions. Only the last chunk is written to.
     chunks: Vec<Arc<Vec<u8>>>,
     /// The nodes by name.
     slots: HashSlots,
     slot_count: usize,
-    /// Which names may have a slot.
+    /// A filter for the names that may have a slot.
     filter: NameFilter,
     /// The nodes here that the version has, without those that say that a name is removed.
     nodes: SortedPages<NodeIndex>,
@@ -76,8 +76,7 @@ impl Delta {
         self.filter.may_have(hash)
     }
 
-    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is
-    /// any.
+    /// The node of `name`, which may mark the name as removed; `None` if its node, if any, is in the store.
     pub(crate) fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let is_name = |number| eq_lowercase(self.node_of(number).name_bytes(), name);
         self.slots.find(hash, is_name).map(|number| self.node_of(number))
@@ -96,8 +95,8 @@ impl Delta {
         }
     }
 
-    /// Whether this is the delta of a version that edits of that of `other` have led to: nodes with the same index are
-    /// the same.
+    /// Whether edits of the version with the delta `other` have led to the version with this delta: nodes with equal
+    /// indexes are equal.
     pub(crate) fn extends(&self, other: &Delta) -> bool {
         let is_same = |(own, other): (&Arc<Vec<u8>>, &Arc<Vec<u8>>)| Arc::ptr_eq(own, other) || own.starts_with(other);
         self.chunks.len() >= other.chunks.len() && self.chunks.iter().zip(&other.chunks).all(is_same)
@@ -118,7 +117,7 @@ impl Delta {
         self.nodes.iter()
     }
 
-    /// Names that differ from those of the store.
+    /// The number of names that differ from the store.
     pub(crate) fn name_count(&self) -> usize {
         self.slot_count
     }
@@ -157,7 +156,7 @@ impl Delta {
         }
     }
 
-    /// Adds an appended node, as that of its name if queries find it.
+    /// Adds an appended node, which becomes its name's node if queries find it.
     pub(crate) fn show(&mut self, seed: HashSeed, name: Name<'_>, after: NodeIndex, is_found: bool) {
         self.nodes.insert(after);
         if is_found {
@@ -196,8 +195,8 @@ impl Delta {
     }
 }
 
-/// A bit for each of several values of a hash. Most names that are not in the table have one that is not set, which
-/// costs less to find out than an empty slot does, and is in the cache.
+/// A bit for each of several values of a hash. For most names that are not in the table, a bit is not set, which is
+/// cheaper to find out than an empty slot, and in the cache.
 #[derive(Clone, Debug)]
 struct NameFilter {
     words: Box<[u64]>,

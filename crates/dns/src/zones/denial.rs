@@ -1,5 +1,5 @@
 //! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or
-//! which types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
+//! that a type does not exist at a name (RFC 4035 §3.1.3, RFC 5155 §7.2).
 
 use crate::text::name::{IndexedLabels, Name, NameBuf};
 use crate::text::rtype::Rtype;
@@ -16,7 +16,7 @@ pub(crate) const NSEC3_SHA1: u8 = 1;
 /// Bytes of a SHA-1 hash in base 32: the first label of an owner of NSEC3 records.
 const HASH_LABEL_BYTES: usize = 32;
 
-/// The records that prove what does not exist.
+/// The record type that denies existence.
 #[derive(Clone, Debug)]
 pub(crate) enum DenialChain {
     /// There are none.
@@ -116,7 +116,7 @@ impl NsecChain {
         }
     }
 
-    /// Whether the name of an owner is `name`, or one before it.
+    /// Whether an owner's name is `name` or precedes it.
     fn is_up_to<'n>(&self, nodes: Nodes<'n>, name: Name<'n>) -> impl Fn(&NsecOwner) -> bool + use<'n> {
         let apex_bytes = self.apex_bytes;
         let labels = IndexedLabels::of(name.labels_below(apex_bytes));
@@ -190,7 +190,8 @@ impl Nsec3Chain {
         (nodes.get(owner).hash_label() == label).then_some(owner)
     }
 
-    /// The owner of the record that covers `name`, which is in lower case. It is also that of a record that matches.
+    /// The owner of the record that covers `name`, which is in lower case. If a record matches the name, this is its
+    /// owner.
     pub(crate) fn covering(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
         self.covering_label(nodes, &self.parameters.hash_label(name))
     }
@@ -221,7 +222,7 @@ impl Nsec3Chain {
         }
     }
 
-    /// The last owner whose hash is at most that of `label`.
+    /// The last owner whose hash is at most the hash in `label`.
     fn last_up_to(&self, nodes: Nodes<'_>, label: &[u8]) -> Option<NodeIndex> {
         let prefix = prefix_of(label);
         let is_before = |owner: &Nsec3Owner| {
@@ -243,7 +244,7 @@ impl<'z> Node<'z> {
     }
 }
 
-/// How names are hashed (RFC 5155 §3.1).
+/// The parameters for hashing names (RFC 5155 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nsec3Parameters {
     pub(crate) iterations: u16,
@@ -251,7 +252,7 @@ pub(crate) struct Nsec3Parameters {
 }
 
 impl Nsec3Parameters {
-    /// Those at the start of the RDATA of NSEC3 and NSEC3PARAM records. `None` for an unknown hash algorithm.
+    /// The parameters at the start of the RDATA of NSEC3 and NSEC3PARAM records. `None` for an unknown hash algorithm.
     pub(crate) fn read(rdata: &[u8]) -> Option<Nsec3Parameters> {
         let (&[algorithm, _, iterations_high, iterations_low, salt_length], rest) = rdata.split_first_chunk()?;
         let salt = rest.get(..usize::from(salt_length))?.into();

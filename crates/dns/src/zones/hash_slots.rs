@@ -14,7 +14,7 @@ pub(crate) struct HashSlots {
     bits: u32,
 }
 
-/// One slot: the tag of a hash in the upper half, a number in the lower.
+/// A slot: the tag of a hash in the upper half, a number in the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u64);
 
@@ -87,7 +87,7 @@ impl HashSlots {
     pub(crate) fn find(&self, hash: NameHash, is_name: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.slots.len() - 1;
         let mut at = hash.slot(self.bits);
-        // Ends at one of the empty slots.
+        // The search ends at an empty slot.
         loop {
             let slot = self.slots[at];
             if slot == Slot::EMPTY {

@@ -1,5 +1,5 @@
-//! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier
-//! one (RFC 1995). It is immutable, and versions share its changes.
+//! A zone's journal: the changes that have led to its version, oldest first, for secondary servers with an earlier one
+//! (RFC 1995). A journal is immutable, and versions share its changes.
 //!
 //! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the removed records, the
 //! SOA after, the added records.
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use sha2::{Digest, Sha256};
 
-/// The start of the encoded form. Another form has another number.
+/// The start of the encoded form. A new format gets a new number.
 const MAGIC: [u8; 8] = *b"SDLJ\0\0\0\x02";
 /// Bytes of the length before each change.
 const LENGTH_BYTES: usize = 4;
@@ -34,11 +34,11 @@ pub fn is_later(serial: u32, other: u32) -> bool {
 /// is written as 0 stays so without a step.
 pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     let raised = serial.wrapping_add(steps);
-    // Less than before: it has wrapped around.
+    // A lower number means that the counter has wrapped around.
     if raised < serial { raised.wrapping_add(1) } else { raised }
 }
 
-/// Whether records of this type can be in a zone: those of questions and messages (RFC 6895 §3.1) cannot.
+/// Whether records of this type can be in a zone: question types and meta types (RFC 6895 §3.1) cannot.
 pub(crate) fn is_in_zones(rtype: Rtype) -> bool {
     rtype.0 != 0 && rtype != Rtype::OPT && !(128..=255).contains(&rtype.0)
 }
@@ -51,7 +51,7 @@ pub(crate) struct WireRecord<'b> {
     /// Type, class, TTL and length.
     pub(crate) fixed: &'b [u8; RECORD_FIXED_BYTES],
     pub(crate) rdata: &'b [u8],
-    /// Bytes of all of it.
+    /// Bytes of the whole journal.
     pub(crate) length_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'b> WireRecord<'b> {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
 
-    /// The record as the parser of zone files has it.
+    /// The record in the form of the zone file parser.
     pub(crate) fn record(&self) -> Record<'b> {
         let position = Position { file_index: 0, line: 0, column: 1 };
         let ttl_s = u32::from_be_bytes(*self.fixed[4..].first_chunk().expect("four bytes"));
@@ -103,7 +103,7 @@ pub enum RecordRole {
     OfZone,
     /// A record that a change removes.
     Removed,
-    /// One that a change adds.
+    /// A record that a change adds.
     Added,
 }
 
@@ -116,7 +116,7 @@ pub struct ZoneChange {
 }
 
 impl ZoneChange {
-    /// The change of the zone at `apex` with these records; `None` if it has another form than that of this module.
+    /// The change of the zone at `apex` with these records; `None` if they are not in the form of this module.
     pub(crate) fn new(apex: Name<'_>, records: Vec<u8>) -> Option<ZoneChange> {
         let mut serials = [None; 2];
         let mut at = 0;
@@ -142,12 +142,12 @@ impl ZoneChange {
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
     }
 
-    /// The serial of the version from which it continues.
+    /// The serial of the version from which the change continues.
     pub fn from_serial(&self) -> u32 {
         self.from_serial
     }
 
-    /// The serial of the version that it leads to.
+    /// The serial of the version that the change leads to.
     pub fn to_serial(&self) -> u32 {
         self.to_serial
     }
@@ -198,19 +198,19 @@ impl ZoneChangeBuilder {
         put_record(out, record.owner, record.rtype, CLASS_IN, record.ttl_s.to_be_bytes(), record.rdata);
     }
 
-    /// The change; `None` if it has not one SOA before and a later one after, or records that cannot be in the zone.
+    /// The change; `None` unless it has one old SOA and one later new SOA, and only records that can be in the zone.
     pub fn finish(self) -> Option<ZoneChange> {
         let [(soa_before, removed), (soa_after, added)] = self.parts;
         ZoneChange::new(self.apex.as_name(), [soa_before, removed, soa_after, added].concat())
     }
 }
 
-/// Why an encoded journal is not used.
+/// The reason why an encoded journal is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// It is truncated, or was changed.
+    /// The journal is truncated, or was changed.
     Damaged,
-    /// It has led to another version of the zone.
+    /// The journal has led to another version of the zone.
     OtherVersion,
 }
 
@@ -226,14 +226,14 @@ impl fmt::Display for JournalError {
 /// The changes that have led to a version of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneJournal {
-    /// Each one leads to the version from which the next one continues.
+    /// Each change leads to the version from which the next continues.
     changes: Vec<Arc<ZoneChange>>,
-    /// Another version had the same serial. Secondaries may have that one, so the next change is not for them.
+    /// Whether another version had the same serial. Secondaries may have that one, so the next change is not for them.
     has_ambiguous_end: bool,
 }
 
 impl ZoneJournal {
-    /// A journal without changes, of a version whose serial another version had as well.
+    /// A journal without changes, for a version whose serial another version had as well.
     pub(crate) fn ambiguous() -> ZoneJournal {
         ZoneJournal { changes: Vec::new(), has_ambiguous_end: true }
     }
@@ -253,7 +253,8 @@ impl ZoneJournal {
         !self.has_ambiguous_end
     }
 
-    /// This journal with a further change. The oldest changes are dropped so that it is encoded in `bytes_max`.
+    /// This journal with a further change. The oldest changes are dropped so that the encoded journal fits into
+    /// `bytes_max`.
     pub(crate) fn with(&self, change: ZoneChange, bytes_max: usize) -> ZoneJournal {
         let to_serial = change.to_serial;
         let mut changes = self.changes.clone();
@@ -297,7 +298,7 @@ impl ZoneJournal {
     /// The encoded journal of the version with this digest and serial of the zone at `apex`.
     ///
     /// # Errors
-    /// It is not.
+    /// Returns an error if `encoded` is not such a journal.
     pub(crate) fn decode(
         encoded: &[u8],
         apex: Name<'_>,

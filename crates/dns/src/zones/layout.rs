@@ -41,7 +41,7 @@ const SIGNED_OFFSET_BYTES: usize = size_of::<u32>();
 /// No node has this index.
 const NO_NODE: u32 = u32::MAX;
 
-/// The bit of the index of a node of a delta. Its other bits are the number of the chunk and the offset in it.
+/// The bit of the index of a node of a delta. The index's other bits are the number of the chunk and the offset in it.
 const IN_DELTA: u32 = 1 << 31;
 /// Bits of the offset, in units of the alignment.
 const CHUNK_OFFSET_BITS: u32 = 13;
@@ -94,7 +94,7 @@ pub(crate) enum NodeRef {
     WildcardChild = 8,
 }
 
-/// The statement of an NSEC or NSEC3 record about a node, which refers to the node of the record.
+/// The statement of an NSEC or NSEC3 record about a node, which refers to the record's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The types that the name has.
@@ -103,12 +103,12 @@ pub(crate) enum Proof {
     NoWildcard = 1,
 }
 
-/// Which of its packed forms an RRset is read in.
+/// The packed form in which an RRset is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Only the records.
+    /// The records without signatures.
     Plain,
-    /// The records and their signatures. That of the NS RRset of a delegation point has DS or NSEC records as well.
+    /// The records and their signatures. The form of a delegation point's NS RRset includes DS or NSEC records.
     Signed,
 }
 
@@ -134,7 +134,7 @@ impl<'z> Node<'z> {
         Node { index, header: bytes.first_chunk().expect("written by `NodeWriter`"), bytes }
     }
 
-    /// Whether the version has no such name: the node hides one of the store.
+    /// Whether the version lacks this name: the node hides a node of the store.
     #[inline]
     pub(crate) fn is_removed(&self) -> bool {
         self.header[FLAGS_OFFSET] & FLAG_IS_REMOVED != 0
@@ -145,7 +145,7 @@ impl<'z> Node<'z> {
         self.header[FLAGS_OFFSET] & FLAG_HAS_DNAME != 0
     }
 
-    /// The node that a reference of this kind is to.
+    /// The target node of a reference of this kind.
     #[inline]
     pub(crate) fn node_ref(&self, kind: NodeRef) -> Option<NodeIndex> {
         let &[flags, _, _, _, ref index @ ..] = self.header;
@@ -168,7 +168,7 @@ impl<'z> Node<'z> {
         self.bytes[start..start + count * RRSET_ENTRY_BYTES].as_chunks().0
     }
 
-    /// The types of the RRsets, ascending.
+    /// The RRsets' types, ascending.
     pub(crate) fn types(&self) -> impl Iterator<Item = Rtype> + 'z {
         self.entries().iter().map(|entry| Rtype(type_of(entry)))
     }
@@ -197,7 +197,7 @@ impl<'z> Node<'z> {
         (!entries.is_empty()).then(|| self.packed(entries, 0, form))
     }
 
-    /// The RRset of the entry at `index` of `entries`, those of this node.
+    /// The RRset of the entry at `index` in `entries`, the entries of this node.
     #[inline(always)]
     fn packed(&self, entries: &[[u8; RRSET_ENTRY_BYTES]], index: usize, form: Form) -> PackedRrset<'z> {
         match form {
@@ -250,7 +250,7 @@ impl<'z> Node<'z> {
     pub(crate) fn next(&self, end: usize) -> Option<NodeIndex> {
         let entries = self.entries();
         let length = match entries.len().checked_sub(1) {
-            // The signed form of an RRset follows its plain form, or is the same.
+            // The signed form of an RRset follows its plain form, or equals it.
             Some(last) => {
                 let offset = self.signed_offset(entries, last);
                 offset + PackedRrset::stored_bytes(&self.bytes[offset..])
@@ -315,7 +315,7 @@ impl NodeWriter {
         (start, NodeWriter { start, next_entry, next_signed })
     }
 
-    /// Writes the entry of the next RRset. The caller appends the packed RRset to the arena.
+    /// Writes the next RRset's entry. The caller appends the packed RRset to the arena.
     pub(crate) fn start_rrset(&mut self, arena: &mut [u8], rtype: Rtype) {
         let offset = ((arena.len() - self.start) as u32).to_le_bytes();
         let (number, offset_field) = arena[self.next_entry..][..RRSET_ENTRY_BYTES].split_at_mut(size_of::<u16>());
@@ -336,7 +336,7 @@ impl NodeWriter {
     }
 }
 
-/// Sets a proof of the node at `node`, which is one of a signed zone, to the record of `target`.
+/// Sets a proof of the node at `node`, in a signed zone, to the record of `target`.
 pub(crate) fn set_proof(arena: &mut [u8], node: usize, proof: Proof, target: NodeIndex) {
     let entries = Node::read_at(arena, node, target).entries();
     let fields = HEADER_BYTES + usize::from(arena[node + 1]) + size_of_val(entries);
@@ -357,7 +357,7 @@ pub(crate) fn set_has_dname(arena: &mut [u8], at: usize) {
     arena[at + FLAGS_OFFSET] |= FLAG_HAS_DNAME;
 }
 
-/// Marks the node at `at` as that of a name that does not exist.
+/// Marks the node at `at` as the node of a name that does not exist.
 pub(crate) fn set_is_removed(arena: &mut [u8], at: usize) {
     arena[at + FLAGS_OFFSET] |= FLAG_IS_REMOVED;
 }

@@ -29,7 +29,7 @@ pub(crate) struct NameHashes {
 }
 
 impl NameHashes {
-    /// The hashes of `child`, a suffix of `name`, given those of its parent.
+    /// The hashes of `child`, a suffix of `name`, computed from its parent's hashes.
     #[inline]
     pub(crate) fn child(self, child: &[u8], name: &[u8]) -> NameHashes {
         NameHashes { name: self.name.with_label(child, name), parent: self.name }
@@ -77,7 +77,7 @@ impl NameHash {
         (self.0 >> (64 - bit_count)) as usize
     }
 
-    /// Bits that a slot stores to distinguish names. In tables of up to 2^32 slots they are independent of
+    /// Bits that a slot stores to distinguish names. In tables of up to 2^32 slots, these bits are independent of
     /// [`NameHash::slot`].
     #[inline]
     pub(crate) fn tag(self) -> u32 {
@@ -98,7 +98,7 @@ fn to_lowercase(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const TOP_BITS: u64 = 0x80 * EACH;
     // A byte without its top bit is at most 127, so the sums carry nothing into the next byte. The top bit of `from_a`
-    // is set for a byte of at least "A", that of `beyond_z` for a byte above "Z".
+    // is set for a byte of at least "A", the top bit of `beyond_z` for a byte above "Z".
     let low = word & !TOP_BITS;
     let from_a = low.wrapping_add((0x80 - u64::from(b'A')) * EACH);
     let beyond_z = low.wrapping_add((0x7f - u64::from(b'Z')) * EACH);
@@ -153,7 +153,7 @@ impl<'n> IndexedName<'n> {
 
     /// Becomes the name at the start of `bytes`. Bytes after it are ignored. After an error the value is unspecified.
     ///
-    /// In place, because the offsets are expensive to copy.
+    /// Computed in place, because the offsets are expensive to copy.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &'n [u8]) -> Result<(), NameError> {
         let mut start_count = 0;

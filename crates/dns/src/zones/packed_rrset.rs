@@ -1,11 +1,11 @@
 //! A packed RRset: the records of one RRset and of its additional section as the bytes of a reply, made when a zone is
 //! loaded.
 //!
-//! The bytes are those of the shortest reply that holds them: the owner is QNAME, at offset 12, and the records follow
-//! the question. Names are compressed against the owner and against each other. If QNAME is the owner, the bytes are
-//! copied unchanged. Below a wildcard or a delegation point QNAME is longer than the owner: the compression pointers,
-//! whose offsets are stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the records are
-//! written with uncompressed names.
+//! The bytes are copied from the shortest reply that holds them: the owner is QNAME, at offset 12, and the records
+//! follow the question. Names are compressed against the owner and against each other. If QNAME is the owner, the bytes
+//! are copied unchanged. Below a wildcard or a delegation point QNAME is longer than the owner: the compression
+//! pointers, whose offsets are stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the
+//! records are written with uncompressed names.
 //!
 //! ```text
 //! owner at 12: 3www7example0   type class   c00c 0001 0001 ttl 0004 a.b.c.d   …
@@ -26,12 +26,13 @@ pub(crate) const QUESTION_TAIL_BYTES: usize = 4;
 pub(crate) const OPT_BYTES: usize = 11;
 /// Bytes of the longest reply without its records: header, question and OPT.
 const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
-/// Bytes that the records of a reply may have: a message has at most 65,535 (RFC 1035 §4.2.2).
+/// Bytes that a reply's records may have: a message has at most 65,535 (RFC 1035 §4.2.2).
 const RECORDS_BYTES_MAX: usize = 65_535 - OVERHEAD_BYTES_MAX;
 /// A compression pointer to QNAME.
 const POINTER_TO_QNAME: u16 = POINTER | HEADER_BYTES as u16;
 const POINTER: u16 = 0xc000;
-/// The highest target of a stored pointer. It is below the 2^14 that a pointer reaches, so that it can be shifted.
+/// The highest target of a stored pointer. The target is below the 2^14 that a pointer reaches, so that it can be
+/// shifted.
 const TARGET_MAX: usize = 0x2800;
 /// Suffixes that one packed RRset compresses names against.
 const KNOWN_SUFFIXES_MAX: usize = 64;
@@ -49,7 +50,7 @@ pub(crate) struct PackedRrset<'z> {
     pub(crate) answer_count: u16,
     /// Records of the additional section.
     pub(crate) additional_count: u16,
-    /// Bytes of the RRset's records. Those of the additional section follow.
+    /// Bytes of the RRset's records. The records of the additional section follow.
     answer_length: usize,
     /// Offsets of the compression pointers in `bytes`, each 16 bits.
     pointers: &'z [u8],
@@ -59,7 +60,7 @@ pub(crate) struct PackedRrset<'z> {
 /// The owner of a packed RRset in a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerLocation {
-    /// The offset of the owner in the reply. It is QNAME or a suffix of it.
+    /// The offset of the owner in the reply. The owner is QNAME or a suffix of it.
     pub(crate) offset: usize,
     /// Bytes of the owner's name in the zone.
     pub(crate) length_bytes: usize,
@@ -102,12 +103,12 @@ impl<'z> PackedRrset<'z> {
         STORED_HEADER_BYTES + rrset.pointers.len() + rrset.bytes.len()
     }
 
-    /// The type of the RRset: the field after the owner's pointer.
+    /// The RRset's type: the field after the owner's pointer.
     pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
     }
 
-    /// All records, those of the additional section included.
+    /// All records, including the additional section.
     #[inline]
     pub(crate) fn all_bytes(&self) -> &'z [u8] {
         self.bytes
@@ -206,7 +207,7 @@ pub(crate) enum RdataPart<'a> {
 #[derive(Debug)]
 pub(crate) struct PackedRecord<'z> {
     pub(crate) owner: NameBuf,
-    /// Whether the owner is that of the RRset, for which the name in the reply may differ: below a wildcard.
+    /// Whether the owner is the RRset's owner, for which the name in the reply may differ: below a wildcard.
     pub(crate) is_of_owner: bool,
     pub(crate) rtype: Rtype,
     /// Type, class and TTL in wire form.
@@ -223,7 +224,7 @@ impl<'z> PackedRecord<'z> {
     }
 }
 
-/// A record of a packed RRset that is not in its additional section: its owner is that of the RRset.
+/// A record of a packed RRset that is not in its additional section: it has the RRset's owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerRecord<'z> {
     pub(crate) rtype: Rtype,
@@ -333,7 +334,7 @@ impl PackedRecords<'_> {
 }
 
 /// The number of bytes before the compressible names in the RDATA of `rtype`, and the number of these names. Only types
-/// of RFC 1035 have any (RFC 3597 §4).
+/// of RFC 1035 have compressed names (RFC 3597 §4).
 pub(crate) fn compressed_names(rtype: Rtype) -> (usize, usize) {
     match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::MD | Rtype::MF => (0, 1),
@@ -352,7 +353,7 @@ pub(crate) enum OwnerRole {
     QnameOrAncestor,
 }
 
-/// Packs one RRset after another. Its buffers are reused.
+/// Packs one RRset after another. The packer's buffers are reused.
 #[derive(Debug)]
 pub(crate) struct RrsetPacker {
     bytes: Vec<u8>,
@@ -501,7 +502,7 @@ impl RrsetPacker {
         }
     }
 
-    /// Adds the suffixes of the owner. A wildcard owner itself is not one of them: QNAME takes its place.
+    /// Adds the owner's suffixes. A wildcard owner itself is not included: QNAME takes its place.
     fn add_owner_suffixes(&mut self) {
         let owner = self.owner;
         let mut name = Some(owner.as_name());

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 /// Items of a page. With n items, a change copies a page and n / 1024 references.
 const PAGE_ITEMS_MAX: usize = 1_024;
 
-/// Different items in ascending order. Where the order is not that of the type, methods take whether an item comes
-/// before a place: that is true for the first items, and false for the others.
+/// Different items in ascending order. For an order other than the type's, methods take a predicate: whether an item
+/// comes before a place, which is true for the first items and false for the others.
 #[derive(Clone, Debug)]
 pub(crate) struct SortedPages<T> {
-    /// None is empty.
+    /// No page is empty.
     pages: Vec<Arc<Vec<T>>>,
 }
 
@@ -83,10 +83,10 @@ impl<T: Copy> SortedPages<T> {
         of_pages + self.pages.capacity() * size_of::<Arc<Vec<T>>>()
     }
 
-    /// The index of the last page whose first item comes before a place, or of the first page.
+    /// The index of the last page whose first item precedes a place, or of the first page.
     #[inline]
     fn page_at(&self, is_before: impl Fn(&T) -> bool) -> usize {
-        // Mostly there is one page, for which nothing is compared.
+        // Usually there is a single page, which needs no comparison.
         let others = self.pages.get(1..).unwrap_or_default();
         others.partition_point(|page| page.first().is_some_and(&is_before))
     }
@@ -109,7 +109,7 @@ impl<T: Copy + Ord> SortedPages<T> {
         }
     }
 
-    /// Removes an item. Nothing changes if it is not there.
+    /// Removes an item. Nothing changes if it does not exist.
     pub(crate) fn remove(&mut self, item: T) {
         if self.contains(item) {
             self.remove_before(|other| *other <= item);

@@ -1,10 +1,10 @@
-//! A zone in the form in which it is served: immutable, with the RRsets packed for replies.
+//! A zone in serving form: immutable, with the RRsets packed for replies.
 //!
-//! One arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
+//! An arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
 //! the node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
 //! between the apex and the parent finds it, because every ancestor of a node has a node
-//! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that
-//! small changes lead to; what these have in place of it is their delta.
+//! (docs/decisions/0007-zone-store.md). Arena and hash table form the store, which a version shares with versions that
+//! small changes lead to; the differences are their delta.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rtype::Rtype;
@@ -41,7 +41,7 @@ pub struct Zone {
     pub(crate) apex_node: NodeIndex,
     /// The packed SOA RRset for negative answers.
     pub(crate) negative_soa: Box<[u8]>,
-    /// If the zone is changed while it is served.
+    /// The data for changes, if the zone is changed while it is served.
     pub(crate) links: Option<Box<ZoneLinks>>,
     /// The changes that led to this version.
     pub(crate) journal: ZoneJournal,
@@ -63,11 +63,11 @@ pub(crate) struct SignedZone {
     /// The packed SOA RRset with its signatures for negative answers.
     pub(crate) negative_soa: Box<[u8]>,
     pub(crate) denial: DenialChain,
-    /// When the first signature expires, as in the record: the low 32 bits of the seconds since 1970.
+    /// The expiration of the first signature, as in the record: the low 32 bits of the seconds since 1970.
     pub(crate) first_expiration: u32,
 }
 
-/// Where a name is in a zone.
+/// The position of a name in a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'z> {
     /// The node of the name or, if it does not exist, of its closest encloser.
@@ -108,13 +108,13 @@ impl<'z> FoundRrset<'z> {
         self.rrset.rtype() == Rtype::DNAME && self.owner.eq_ignore_case(name)
     }
 
-    /// Whether the records of the RRset, in its signed form, include an NSEC record.
+    /// Whether the RRset's records, in its signed form, include an NSEC record.
     pub(crate) fn has_nsec(&self) -> bool {
         let records = self.rrset.records(self.owner).take(usize::from(self.rrset.answer_count));
         records.into_iter().any(|record| record.rtype == Rtype::NSEC)
     }
 
-    /// The owner as a suffix of QNAME. Of a wildcard, it is the suffix of the same length.
+    /// The owner as a suffix of QNAME. For a wildcard, this is the suffix of the same length.
     #[inline]
     pub(crate) fn owner_in_question(&self, qname_bytes: usize) -> OwnerLocation {
         let length_bytes = self.owner.length_bytes();
@@ -187,7 +187,7 @@ impl Zone {
         FoundRrset { owner: self.apex(), rrset: PackedRrset::read(packed), node: self.apex_node }
     }
 
-    /// The records that prove what does not exist.
+    /// The records that deny existence.
     pub(crate) fn denial(&self) -> &DenialChain {
         self.signed.as_ref().map_or(&DenialChain::None, |signed| &signed.denial)
     }
@@ -208,7 +208,8 @@ impl Zone {
         Nodes { arena: &self.store.arena, delta: self.delta.as_deref() }
     }
 
-    /// Whether the proof that `delegation` has no DS is not in the signed form of its NS RRset: it is an NSEC3 record.
+    /// Whether the proof that `delegation` has no DS is an NSEC3 record, which is not in the signed form of its NS
+    /// RRset.
     pub(crate) fn proves_delegation_apart(&self, delegation: &Node<'_>) -> bool {
         matches!(self.denial(), DenialChain::Nsec3(_)) && delegation.rrset(Rtype::DS).is_none()
     }
@@ -224,7 +225,7 @@ impl Zone {
         node.node_ref(NodeRef::WildcardChild).map(|index| self.node(index))
     }
 
-    /// The SOA of the zone.
+    /// The zone's SOA.
     pub(crate) fn soa(&self) -> (FoundRrset<'_>, AnswerRecord<'_>) {
         let apex = self.apex_node();
         let rrset = apex.rrset(Rtype::SOA).expect("a zone has a SOA");
@@ -232,13 +233,13 @@ impl Zone {
     }
 
     /// Looks `name`, which is at or below the apex, up for `qtype` (RFC 1034 §4.3.2 step 3).
-    // Inlined: the result has a dozen words, which a call would copy.
+    // This function is inlined: the result has a dozen words, which a call would copy.
     #[inline(always)]
     pub(crate) fn lookup(&self, name: Name<'_>, hashes: NameHashes, qtype: Rtype) -> Lookup<'_> {
         self.lookup_at(&self.place(name, hashes), qtype, Form::Plain)
     }
 
-    /// Where `name` is, which is at or below the apex.
+    /// The position of `name`, which is at or below the apex.
     #[inline(always)]
     pub(crate) fn place(&self, name: Name<'_>, hashes: NameHashes) -> Place<'_> {
         match &self.delta {
@@ -255,7 +256,7 @@ impl Zone {
         self.place_by(name, hashes, |name, hash| self.exact(name, hash))
     }
 
-    /// Where `name` is, given what finds the node of a name.
+    /// The position of `name` in the zone; `find` returns the node of a name.
     #[inline(always)]
     fn place_by<'z>(
         &'z self,
@@ -384,7 +385,7 @@ impl Zone {
         if parent.length_bytes() == self.apex.as_name().length_bytes() {
             return self.node(self.apex_node);
         }
-        // Usually only the first label does not exist: it is random, or below a wildcard or a delegation point.
+        // Usually only the first label does not exist: the name is random, or below a wildcard or a delegation point.
         find(parent.as_bytes(), parent_hash).unwrap_or_else(|| self.closest_encloser_above(parent))
     }
 
@@ -408,7 +409,7 @@ impl Zone {
         encloser
     }
 
-    /// The node of `name`, which is in lower case and at or below the apex, also if it is an owner of NSEC3 records.
+    /// The node of `name`, which is in lower case and at or below the apex, even if it owns only NSEC3 records.
     pub(crate) fn node_named(&self, name: Name<'_>) -> Option<Node<'_>> {
         self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).or_else(|| match self.denial() {
             DenialChain::Nsec3(chain) => chain.owner_named(self.nodes(), name).map(|index| self.node(index)),
@@ -421,7 +422,7 @@ impl Zone {
         self.node(self.apex_node)
     }
 
-    /// The first node of a walk over all nodes: that of the apex, unless the version has a delta.
+    /// The first node of a walk over all nodes: the apex's node, unless the version has a delta.
     pub(crate) fn first_node(&self) -> Node<'_> {
         // The store begins with a node of the apex.
         let first = NodeIndex::default();
@@ -432,7 +433,8 @@ impl Zone {
         .expect("a zone has a node")
     }
 
-    /// The node after `node`: those of the store in the order in which the names came first, then those of the delta.
+    /// The node after `node`: first the store's nodes in the order in which the names first occurred, then the delta's
+    /// nodes.
     pub(crate) fn node_after(&self, node: &Node<'_>) -> Option<Node<'_>> {
         match (node.index.chunk(), &self.delta) {
             (None, _) => self.after_in_store(node.index),
@@ -443,7 +445,7 @@ impl Zone {
         }
     }
 
-    /// The node after the one at `index` of the store, which the version need not have.
+    /// The node after the node at `index` of the store, which need not belong to the version.
     fn after_in_store(&self, index: NodeIndex) -> Option<Node<'_>> {
         let arena = &self.store.arena;
         let mut next = Node::read(arena, index).next(arena.len());
@@ -496,7 +498,7 @@ impl Zone {
     /// Asserts every invariant of the structure, for tests and fuzzing.
     ///
     /// # Panics
-    /// When one does not hold.
+    /// Panics if an invariant does not hold.
     pub fn check(&self) {
         let mut seen_count = 0;
         let of_store = self.store.slots.numbers().map(NodeIndex);

@@ -27,8 +27,8 @@ use names::{NameId, NameTable};
 pub(crate) use part::BuiltPart;
 pub(crate) use signed_checks::Signature;
 
-/// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral
-/// has no such bound.
+/// Maximum targets of an RRset whose addresses are in the additional section, as many as the root has name servers. A
+/// referral has no such bound.
 const ADDITIONAL_TARGETS_MAX: usize = 13;
 
 /// Bytes of all names, or of all RDATA, of one zone: the range of a 32-bit offset minus the longest record.
@@ -127,13 +127,13 @@ impl ZoneBuilder {
         }
     }
 
-    /// The same, which reports signatures that are not valid at `now_unix_s`, in seconds since 1970.
+    /// This builder, which also reports signatures that are not valid at `now_unix_s`, in seconds since 1970.
     #[must_use]
     pub fn with_time(self, now_unix_s: u64) -> ZoneBuilder {
         ZoneBuilder { now_unix_s: Some(now_unix_s), ..self }
     }
 
-    /// Adds a record. Its owner is at or below the apex, as the zone file parser guarantees.
+    /// Adds a record. The owner is at or below the apex, as the zone file parser guarantees.
     pub fn add(&mut self, record: &Record<'_>) {
         if self.rdata.len() > ZONE_BYTES_MAX || self.names.byte_count() > ZONE_BYTES_MAX {
             self.overflow.get_or_insert(record.position);
@@ -185,7 +185,7 @@ impl ZoneBuilder {
         &self.rdata[start..start + usize::from(record.rdata_length)]
     }
 
-    /// RFC 2181 §5: the records of an RRset have different data, names in it being compared without regard to case.
+    /// RFC 2181 §5: an RRset's records have different data, names in it being compared without regard to case.
     fn remove_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut kept = 0;
         let mut start = 0;
@@ -427,7 +427,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Packs the addresses of those of the first `target_count_max` targets in the zone for which `is_included`.
+    /// Packs the addresses of the first `target_count_max` targets in the zone, if `is_included`.
     fn put_targets(
         &self,
         rrset: &RrsetRange,
@@ -448,7 +448,7 @@ impl ZoneBuilder {
                 continue;
             }
             hosts.push((host, target));
-            // RFC 9460 §4.1: the records that an alias leads to.
+            // RFC 9460 §4.1: the additional section has the records that an alias leads to.
             let is_alias = rdata::is_svcb_alias(rrset.rtype, self.rdata(record)) && host != record.name;
             let leads_to = is_alias.then_some(rrset.rtype);
             for rtype in [Rtype::A, Rtype::AAAA].into_iter().chain(leads_to) {

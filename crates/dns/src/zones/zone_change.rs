@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 const JOURNAL_BYTES_MIN: usize = 16 * 1024;
 
 impl Zone {
-    /// Continues the journal of `before`, the version that this one replaces. It has at most `bytes_max` in encoded
-    /// form, and is not larger than the zone; without changes if it cannot be continued.
+    /// Continues the journal of `before`, the version that this one replaces. The journal has at most `bytes_max` in
+    /// encoded form, and is not larger than the zone; it has no changes if it cannot be continued.
     pub fn continue_journal(&mut self, before: &Zone, bytes_max: usize) {
         let bytes_max = bytes_max.min(self.memory_bytes().max(JOURNAL_BYTES_MIN));
         let change = || change_between(before, self, bytes_max);
         self.journal = match (before.journal.can_continue(), self.serial == before.serial) {
             (_, true) if has_same_records(before, self) => before.journal.clone(),
-            // Secondaries do not notice this change: what follows is not for them.
+            // Secondaries do not notice this change, so the journal is not continued.
             (_, true) => ZoneJournal::ambiguous(),
             (true, false) if is_later(self.serial, before.serial) => {
                 change().map_or_else(ZoneJournal::default, |change| before.journal.with(change, bytes_max))
@@ -37,8 +37,8 @@ impl Zone {
     /// Takes the journal that [`Zone::encoded_journal`] of the same version has returned.
     ///
     /// # Errors
-    /// It is damaged, or of another version. In the second case secondaries may have that version with the serial of
-    /// this one, so the next change is not for them.
+    /// Returns an error if the journal is damaged, or belongs to another version. In the second case secondaries may
+    /// have that version with the serial of this one, so the next change is not for them.
     pub fn restore_journal(&mut self, encoded: &[u8]) -> Result<(), JournalError> {
         let decoded = ZoneJournal::decode(encoded, self.apex(), self.serial, || self.digest());
         if matches!(decoded, Err(JournalError::OtherVersion)) {
@@ -57,7 +57,7 @@ fn has_same_records(before: &Zone, after: &Zone) -> bool {
     }
 }
 
-/// The changes from `before` to `after`; `None` if it has more than `bytes_max`.
+/// The changes from `before` to `after`; `None` if they have more than `bytes_max`.
 fn change_between(before: &Zone, after: &Zone, bytes_max: usize) -> Option<ZoneChange> {
     let mut records = put_soa(before);
     put_missing(before, after, bytes_max, &mut records)?;
@@ -101,14 +101,14 @@ fn put_missing(zone: &Zone, other: &Zone, bytes_max: usize, out: &mut Vec<u8>) -
     Some(())
 }
 
-/// Appends the records of `node` of `zone` that the other version does not have at its node of the same name.
+/// Appends the records of `node` in `zone` that the other version's node of the same name lacks.
 fn put_missing_of_node(zone: &Zone, node: &Node<'_>, same_name: Option<&Node<'_>>, out: &mut Vec<u8>) {
     let mut index = 0;
     while let Some(rrset) = node.rrset_at(index) {
         index += 1;
         let is_soa = rrset.rtype() == Rtype::SOA && node.index == zone.apex_node;
         let same_type = same_name.and_then(|node| node.rrset(rrset.rtype()));
-        // The same records in the same order have the same bytes.
+        // Equal records in the same order have the same bytes.
         let is_same = same_type.is_some_and(|other| other.answer_bytes() == rrset.answer_bytes());
         if !is_soa && !is_same {
             put_missing_of_rrset(node, &rrset, same_type.as_ref(), out);

@@ -1,5 +1,5 @@
-//! A number for the records of a zone, in any order: the sum of a hash of each. It distinguishes versions of an
-//! operator, and does not protect against forged ones.
+//! A number for a zone's records, in any order: the sum of a hash of each. The number distinguishes an operator's
+//! versions, and does not protect against forged ones.
 
 use crate::text::name::Name;
 use crate::zones::layout::Node;

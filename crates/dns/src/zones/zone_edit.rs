@@ -1,16 +1,16 @@
 //! Changes a version of a zone into the next one, at a cost that depends on the change and not on the size of the zone
 //! (docs/decisions/0045-zone-versions.md).
 //!
-//! The next version shares the store. Its delta has a new node for each name whose node depends on a name that changes:
+//! The next version shares the store. The delta has a new node for each name whose node depends on a name that changes:
 //!
 //! - the name itself, and ancestors that come or go with it as empty non-terminals;
 //! - the owners of RRsets that refer to it, as their additional section has copies of its addresses;
 //! - the names below it, if it is a delegation point or the owner of a DNAME, as they refer to its node;
 //! - the parent of a wildcard, which refers to its node;
-//! - the owner before a new one in the chain of NSEC or NSEC3 records, to whose node others refer for a proof.
+//! - the owner that precedes a new owner in the chain of NSEC or NSEC3 records, to whose node others refer for a proof.
 //!
-//! These nodes are built from the records that they depend on, by the code that builds whole zones: they are the same
-//! bytes.
+//! These nodes are built from the records that they depend on, by the code that builds whole zones, so they have the
+//! same bytes.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rdata::{self, canonical};
@@ -38,7 +38,7 @@ const NO_POSITION: Position = Position { file_index: 0, line: 0, column: 1 };
 const STORE_SHARE: usize = 8;
 /// Bytes of a delta of a small zone: building it as a whole takes less than a millisecond.
 const DELTA_BYTES_MIN: usize = 256 * 1024;
-/// Names of a delta, and so of one change. The slots of so many are copied in a tenth of a millisecond.
+/// Names of a delta, and so of one change. The slots of this many names are copied in a tenth of a millisecond.
 const DELTA_NAMES_MAX: usize = 1 << 16;
 
 /// The data of a record of an RRset that may change.
@@ -55,13 +55,13 @@ impl RecordData {
     }
 }
 
-/// The RRsets of a name, by type. None is empty.
+/// The RRsets of a name, by type. No entry is empty.
 type Rrsets = BTreeMap<u16, Vec<RecordData>>;
 
 /// A name in wire form and lower case.
 type NameKey = Vec<u8>;
 
-/// Changes of a version, which lead to the next one.
+/// Changes of a version, which lead to the next version.
 #[derive(Debug)]
 pub struct ZoneEdit<'z> {
     zone: &'z Zone,
@@ -70,21 +70,21 @@ pub struct ZoneEdit<'z> {
 }
 
 impl Zone {
-    /// Makes what [`ZoneEdit`] needs, unless the zone has it: all changes to come are quick then, also the first one.
-    /// It takes time and memory in proportion to the zone.
+    /// Builds the data that [`ZoneEdit`] needs, unless the zone has it: then all further changes are quick, including
+    /// the first. Time and memory are proportional to the size of the zone.
     pub fn prepare_edits(&mut self) {
         if self.links.is_none() {
             self.links = Some(Box::new(links_of(self)));
         }
     }
 
-    /// Names that this version has in place of those of the store that it shares with earlier versions.
+    /// The number of names that differ from the store, which this version shares with earlier versions.
     pub fn delta_name_count(&self) -> usize {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
-    /// The same version with its own store, so that no look-up has to search a delta. It takes time and memory in
-    /// proportion to the zone. `None` if the zone has errors with these limits.
+    /// This version with its own store, so that no look-up has to search a delta. Time and memory are proportional to
+    /// the size of the zone. `None` if the zone has errors with these limits.
     pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
         let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
         merged.journal = self.journal.clone();
@@ -92,8 +92,8 @@ impl Zone {
     }
 
     /// The version `latest`, which changes of this one have led to, with the store of `merged`, which is this version
-    /// merged. It takes time and memory in proportion to the changes. `None` if `latest` shares no store with this
-    /// version, or it cannot be made.
+    /// merged. Time and memory are proportional to the size of the changes. `None` if `latest` shares no store with
+    /// this version, or it cannot be made.
     pub fn rebased(&self, merged: &Zone, latest: &Zone, limits: ZoneLimits) -> Option<Zone> {
         let mut edit = ZoneEdit::new(merged);
         for node in latest.nodes_beside(self)?.iter().chain(&self.nodes_beside(latest)?) {
@@ -115,7 +115,7 @@ impl Zone {
 }
 
 impl<'z> ZoneEdit<'z> {
-    /// No changes of `zone` yet.
+    /// An edit without changes of `zone`.
     pub fn new(zone: &'z Zone) -> ZoneEdit<'z> {
         ZoneEdit { zone, names: BTreeMap::new() }
     }
@@ -139,7 +139,7 @@ impl<'z> ZoneEdit<'z> {
         self.names.insert(owner.to_lowercase().as_name().as_bytes().to_vec(), Rrsets::new());
     }
 
-    /// Adds a record, and gives all of its RRset its TTL. Its owner is at or below the apex.
+    /// Adds a record, and gives all of its RRset its TTL. The owner is at or below the apex.
     pub fn add(&mut self, record: &Record<'_>) {
         let records = self.rrsets(record.owner).entry(record.rtype.0).or_default();
         if !records.iter().any(|other| other.is_same(record)) {
@@ -163,8 +163,8 @@ impl<'z> ZoneEdit<'z> {
         is_removed
     }
 
-    /// Applies a change that continues from this version. Returns whether it fits: each record that it removes is
-    /// there, none that it adds, and the records of each RRset that it adds to have one TTL.
+    /// Applies a change that continues from this version. Returns whether the change fits: each removed record exists,
+    /// no added record does, and the records of each extended RRset have one TTL.
     pub fn apply(&mut self, change: &ZoneChange) -> bool {
         let mut fits = true;
         change.each_record(|role, record| {
@@ -203,7 +203,7 @@ impl<'z> ZoneEdit<'z> {
         outcome.unwrap_or_else(|| self.finish_whole(limits))
     }
 
-    /// Whether another chain may prove what does not exist.
+    /// Whether the chain that denies existence may have changed.
     fn changes_proofs(&self) -> bool {
         let Some(rrsets) = self.names.get(self.zone.apex().as_bytes()) else { return false };
         let before = rrsets_of(&self.zone.apex_node());
@@ -239,7 +239,7 @@ impl<'z> ZoneEdit<'z> {
     }
 }
 
-/// Which names of the next version have new nodes.
+/// The names of the next version that have new nodes.
 struct Plan<'e, 'z> {
     zone: &'z Zone,
     edited: &'e BTreeMap<NameKey, Rrsets>,
@@ -255,7 +255,7 @@ struct Plan<'e, 'z> {
 }
 
 impl<'e, 'z> Plan<'e, 'z> {
-    /// The plan for `edit`; `None` if so much is touched that the zone is better built as a whole.
+    /// The plan for `edit`; `None` if the change touches so much that building the whole zone is better.
     fn new(edit: &'e ZoneEdit<'z>, links: &'e ZoneLinks) -> Option<Plan<'e, 'z>> {
         let mut plan = Plan {
             zone: edit.zone,
@@ -342,7 +342,7 @@ impl<'e, 'z> Plan<'e, 'z> {
             if is_kept {
                 continue;
             }
-            // The apex has records: it is not removed.
+            // The apex has records, so it is not removed.
             if let Some(parent) = self.parent(name) {
                 candidates.insert((depth(&parent.as_bytes().to_vec()), parent.as_bytes().to_vec()));
             }
@@ -363,7 +363,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// Touches what depends on the node of `key`.
+    /// Touches the nodes that depend on the node of `key`.
     fn touch_dependents(&mut self, key: &NameKey) {
         let name = Name::of_stored(key);
         let before = self.node(name);
@@ -574,7 +574,7 @@ impl Context<'_, '_, '_> {
         }
     }
 
-    /// Adds a name with what its node depends on: its wildcard child, and the names that its records refer to.
+    /// Adds a name with the names that its node depends on: its wildcard child, and the targets of its records.
     fn add_with_neighbours(&mut self, name: Name<'_>) {
         self.add(name);
         self.add_wildcard_child(name);
@@ -639,7 +639,7 @@ fn record_count(node: &Node<'_>) -> usize {
     count
 }
 
-/// One of the lists of [`ZoneLinks`].
+/// A list of [`ZoneLinks`].
 #[derive(Clone, Copy)]
 enum LinkList {
     Children,

@@ -1,12 +1,12 @@
-//! The nodes that a change of a name affects: for each name of a zone, the nodes of the names below it, and those of
-//! RRsets that refer to it. Only zones that are changed while they are served have them.
+//! The nodes that a change of a name affects: for each name of a zone, the nodes of the names below it, and of RRsets
+//! that refer to it. Only zones that are changed while they are served have such links.
 
 use crate::zones::layout::NodeIndex;
 use crate::zones::name_hash::NameHash;
 use crate::zones::sorted_pages::SortedPages;
 use alloc::vec::Vec;
 
-/// Nodes by the hash of a name, of which a part is stored: a name may have the nodes of another one as well.
+/// Nodes by the hash of a name, which is stored in part: a name may have another name's nodes as well.
 #[derive(Clone, Debug)]
 pub(crate) struct NodesByName(SortedPages<u64>);
 
@@ -45,8 +45,8 @@ fn number_of(hash: NameHash, node: NodeIndex) -> u64 {
 pub(crate) struct ZoneLinks {
     /// By parent, the nodes of its children.
     pub(crate) children: NodesByName,
-    /// By target in the zone, the nodes of the RRsets whose additional section has its addresses. A target that has no
-    /// node is here by its own name and by those of its ancestors.
+    /// By target in the zone, the nodes of the RRsets whose additional section has its addresses. A target without a
+    /// node is listed by its own name and by its ancestors' names.
     pub(crate) referrers: NodesByName,
     /// When the signatures expire that the first expiration of the zone is among: the time in the upper half, the node
     /// in the lower.

@@ -17,7 +17,7 @@ pub struct ZoneTextWriter {
     rdata: Vec<u8>,
 }
 
-/// How the records of an RRset are written.
+/// The form in which an RRset's records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineForm<'c> {
     /// The plain form.
@@ -60,7 +60,7 @@ impl Zone {
     }
 }
 
-/// Replaces the content of `rdata` by the data of the record.
+/// Replaces the content of `rdata` by the record's data.
 fn copy_rdata(found: &FoundRrset<'_>, record: &AnswerRecord<'_>, rdata: &mut Vec<u8>) {
     rdata.clear();
     let put = |part: RdataPart<'_>| {
@@ -78,17 +78,16 @@ fn ttl_of(record: &AnswerRecord<'_>) -> u32 {
 }
 
 impl ZoneTextWriter {
-    /// Records that one call examines: records of another type take time as well.
+    /// Maximum records that one call examines: records of another type take time as well.
     const RECORDS_PER_CALL_MAX: usize = 10_000;
 
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many
-    /// were examined; whether there may be more. Each call is for the same zone.
+    /// were examined; returns whether there may be more. Each call is for the same zone.
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
         self.write_with_forms(zone, rtype, out, bytes_min, |_, _| LineForm::Plain)
     }
 
-    /// [`ZoneTextWriter::write`], with each RRset in the form that `form_of` says, which is given the owner in lower
-    /// case.
+    /// [`ZoneTextWriter::write`], with each RRset in the form that `form_of` returns for the owner in lower case.
     pub fn write_with_forms<'c>(
         &mut self,
         zone: &Zone,

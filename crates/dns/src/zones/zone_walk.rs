@@ -1,4 +1,4 @@
-//! Walks over the records of a zone, from any record on, for what shows or transfers all of them.
+//! Walks over a zone's records, from any record on, to show or transfer all of them.
 
 use crate::text::rtype::Rtype;
 use crate::zones::layout::NodeIndex;
@@ -8,11 +8,11 @@ use crate::zones::zone::{FoundRrset, Zone};
 /// A place between two records of a zone. The SOA comes first, then all others in the order of nodes and of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// Before the SOA.
+    /// The position before the SOA.
     Start,
-    /// Before a record of this node.
+    /// The position before a record of this node.
     At { node: NodeIndex, rrset: usize, record: usize },
-    /// After the last record.
+    /// The position after the last record.
     End,
 }
 
@@ -25,8 +25,8 @@ pub(crate) enum Visit {
 }
 
 impl Position {
-    /// Calls `visit` with the records from here on, until it stops; the new position is before the record for which it
-    /// did.
+    /// Calls `visit` with the records from here on, until it stops; the new position is before the record at which it
+    /// stopped.
     #[inline]
     pub(crate) fn walk<'z>(
         &mut self,

@@ -217,15 +217,15 @@ fn a_change_that_does_not_fit_is_refused() {
     let next = ZONE.replace(" 1 2 3 4 60", " 2 2 3 4 60");
     let fits = |before: &str, after: &str| ZoneEdit::new(&zone).apply(&change_between(before, after));
     assert!(fits(ZONE, &format!("{next}x.z. A 192.0.2.9\n")));
-    // It removes what is not there, adds what is there, adds to an RRset with another TTL, or leads on from another
-    // SOA.
+    // The change removes a missing record, adds an existing one, adds to an RRset with another TTL, or starts from
+    // another SOA.
     assert!(!fits(&format!("{ZONE}x.z. A 192.0.2.9\n"), &next));
     assert!(!fits(&ZONE.replace("ns.z. A 192.0.2.1\n", ""), &next));
     assert!(!fits(ZONE, &format!("{next}ns.z. 60 A 192.0.2.9\n")));
     assert!(!fits(&ZONE.replace("h.z. 1", "g.z. 1"), &next));
 }
 
-/// What many changes leave behind is given up, and versions share what has not changed.
+/// Memory that many changes leave behind is released, and versions share unchanged parts.
 #[test]
 fn many_edits_do_not_take_more_and_more_memory() {
     let names: String = (0..2_000).map(|index| format!("host{index}.z. A 192.0.2.1\n")).collect();

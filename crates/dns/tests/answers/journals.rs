@@ -23,7 +23,7 @@ fn version(text: &str, serial: u32) -> Zone {
     built(&name_bytes("z."), &with_serial(text, serial)).zone.expect("without errors")
 }
 
-/// The same with signatures.
+/// A version with signatures.
 fn signed_version(text: &str, serial: u32) -> Zone {
     built(&name_bytes("z."), &signed(&with_serial(text, serial), Chain::Nsec)).zone.expect("without errors")
 }
@@ -49,7 +49,7 @@ fn sorted(zone: &Zone) -> Vec<String> {
     lines
 }
 
-/// What a secondary with the version `stored` makes of the reply of a server with `current`, and whether it was
+/// The zone that a secondary with the version `stored` gets from a server with `current`, and whether the transfer was
 /// incremental.
 fn transferred(stored: &Zone, current: &Zone, room_bytes: usize) -> (Result<Zone, PatchError>, bool) {
     let key = TsigKey::new(Name::parse(b"\x03key\0").expect("a name"), TsigAlgorithm::HmacSha256, b"secret");
@@ -157,7 +157,7 @@ fn journal_of_another_version_is_refused() {
     for mut other in [zone(2, "a.z. A 192.0.2.3"), zone(3, "a.z. A 192.0.2.2"), zone(1, "a.z. A 192.0.2.1")] {
         assert_eq!(other.restore_journal(&encoded), Err(JournalError::OtherVersion), "{}", other.serial());
         assert!(other.journal().is_empty());
-        // Secondaries may have the version of the journal, with the same serial.
+        // Secondaries may have the journal's version, with the same serial.
         let (mut next, mut last) = (zone(4, "a.z. A 192.0.2.4"), zone(5, "a.z. A 192.0.2.5"));
         next.continue_journal(&other, BYTES_MAX);
         assert!(next.journal().is_empty());

@@ -12,7 +12,7 @@ fn key(secret: &[u8]) -> TsigKey {
     TsigKey::new(Name::parse(b"\x03key\0").expect("a name"), TsigAlgorithm::HmacSha256, secret)
 }
 
-/// What the sender of a NOTIFY learns, which it signs with `key`; the server has `keys` and gives `answer`.
+/// The result for the sender of a NOTIFY that is signed with `key`; the server has `keys` and gives `answer`.
 fn exchange(key: Option<&TsigKey>, keys: &[TsigKey], answer: NotifyAnswer) -> Result<(), ReplyError> {
     let zones = zone_map("$ORIGIN example.\n$TTL 60\n@ SOA ns host 1 1 1 1 1\n@ NS ns\nns A 192.0.2.1\n");
     let (message, mut reader) = query(QueryKind::Notify, Name::parse(APEX).expect("a name"), 7, key, NOW);

@@ -149,7 +149,7 @@ fn cookie_is_answered_and_accepted_rfc_7873_section_5_2() {
     let options = all_options();
     let cookie = ask(client_cookie, &options);
     assert_eq!(ask(&cookie, &options), cookie);
-    // A wrong server cookie, or that of another server, gets a new one.
+    // A wrong server cookie, or another server's cookie, gets a new one.
     for other in [&b"clientcoservercookie"[..], &[&cookie[..23], b"x"].concat(), &[&cookie[..], b"x"].concat()] {
         assert_eq!(ask(other, &options), cookie);
     }

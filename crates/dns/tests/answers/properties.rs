@@ -73,7 +73,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// An answer from a signed zone is that of the unsigned zone, with signatures and proofs.
+    /// An answer from a signed zone is the answer from the unsigned zone, with signatures and proofs.
     #[test]
     fn signed_answer_is_the_unsigned_one_with_proofs(
         text in zone_texts(),

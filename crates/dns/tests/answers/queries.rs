@@ -122,7 +122,7 @@ fn incomplete_edns_option_is_formerr_rfc_6891_section_6_1_2() {
     }
     for options in [&[0][..], &[0, 3, 0], &[0, 3, 0, 1], &[0, 3, 0, 0, 7], &[0, 3, 255, 255]] {
         check_additional([1, 0, 0, 1], &opt(0, options), "FORMERR");
-        // The format of options is that of version 0.
+        // Options have the format of version 0.
         check_additional([1, 0, 0, 1], &opt(1, options), "BADVERS edns=1232");
     }
 }

@@ -4,7 +4,7 @@ use super::support::zone_text::{name_bytes, records_of_zones};
 use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{BuildOutcome, HashSeed, Name, ZoneBuilder, ZoneLimits};
 
-/// Signatures from 2020-01-01, that of the SOA to 2030-01-01, and the others to 2031-01-01.
+/// Signatures valid from 2020-01-01, the SOA's until 2030-01-01, and the others until 2031-01-01.
 const ZONE: &str = "$ORIGIN example.
 $TTL 60
 @ SOA ns.a. h.a. 1 2 3 4 60

@@ -131,7 +131,7 @@ fn longest_records_and_rrsets_are_transferred() {
     check_transfer(&format!("$ORIGIN example.\n{long}{one}"), "example.", TCP_REPLY_BYTES_MAX);
 }
 
-/// A signed query, and the client that checks the messages of the reply.
+/// A signed query, and the client that checks the reply's messages.
 fn signed(key: Key, rtype: DomainType, now: u64) -> (Vec<u8>, ClientSequence<Key>) {
     let mut question = MessageBuilder::new_vec().question();
     question.push(("example.".parse::<DomainName<Vec<u8>>>().expect("a name"), rtype)).expect("pushed");

@@ -219,7 +219,7 @@ fn records_are_added_as_rfc_2136_section_3_4_2_2_says() {
     check(&format!("{add} SVCB 1 a.\n{add} SVCB 1 A."), &["+n.z. 60 IN SVCB 1 a.", "+n.z. 60 IN SVCB 1 A."]);
     // Keys may be beside an alias, as in a zone file.
     check("update add c.z. 60 KEY 0 0 0", &["+c.z. 60 IN KEY 0 0 0"]);
-    // A SOA takes the place of that of the zone, unless it is earlier.
+    // A SOA replaces the zone's SOA, unless it is earlier.
     check("update add z. 60 SOA ns.z. h.z. 100 2 3 4 60", &["+z. 60 IN SOA ns.z. h.z. 100 2 3 4 60"]);
     check_unchanged("update add z. 60 SOA ns.z. h.z. 6 2 3 4 60");
     check_unchanged("update add a.z. 60 SOA ns.z. h.z. 100 2 3 4 60");
@@ -276,7 +276,7 @@ fn permissions_are_those_of_each_name_and_type() {
     check("update delete a.z. TXT \"x\"", Ok(()));
     check("update add a.z. 60 TXT \"n\"\nupdate add a.z. 60 A 192.0.2.9", Err(UpdateRefusal::NotAllowed));
     check("update add b.z. 60 TXT \"n\"", Err(UpdateRefusal::NotAllowed));
-    // It would delete the addresses as well.
+    // The update would delete the addresses as well.
     check("update delete a.z.", Err(UpdateRefusal::NotAllowed));
     // Section 3.3: after the prerequisites.
     check("prereq nxdomain a.z.\nupdate add b.z. 60 TXT \"n\"", Err(UpdateRefusal::NameInUse));
@@ -426,7 +426,7 @@ fn updated(before: &Zone, encoded: &[u8], messages: &[&str]) -> (Zone, Vec<u8>) 
     (next, difference.encode(before.apex(), file_digest(ZONE)))
 }
 
-/// The digest of the records of a zone file.
+/// The digest of a zone file's records.
 fn file_digest(text: &str) -> u64 {
     let apex = name_bytes("z.");
     let apex = Name::parse(&apex).expect("a name");
@@ -461,7 +461,7 @@ fn difference_leads_from_the_same_file_to_the_same_version() {
             assert_eq!((again, difference, outcome), (expected, stored.clone(), MergeOutcome::Unchanged), "{lines}");
         }
     }
-    // What was deleted and added again does not differ.
+    // A record that was deleted and added again does not differ.
     let apex = name_bytes("z.");
     let (difference, _) = ZoneDifference::decode(&stored, Name::parse(&apex).expect("a name")).expect("encoded");
     assert_eq!((difference.counts(), difference.serial()), ([2, 3], Some(100)));
@@ -488,10 +488,10 @@ fn difference_is_applied_to_a_changed_file_as_far_as_it_fits() {
     ] {
         assert_eq!(has(&next, line), is_there, "{line}: {:?}", lines_of(&next));
     }
-    // What is stored then leads from the changed file to the same version.
+    // The stored difference then leads from the changed file to the same version.
     let (again, same, outcome) = merged(&changed, &difference);
     assert_eq!((lines_of(&again), same, outcome), (lines_of(&next), difference, MergeOutcome::Unchanged));
-    // The same serial in the file, or one that is not later than that of the version.
+    // The file has the same serial, or one that is not later than the version's.
     for (text, outcome, expected) in [
         (changed.replace(" 7 2 3", " 9 2 3"), MergeOutcome::Applied, 10),
         (changed.replace(" 7 2 3", " 10 2 3"), MergeOutcome::Superseded, 10),
@@ -518,7 +518,7 @@ fn later_file_replaces_the_version_if_it_has_what_updates_have_made() {
         sorted_lines_of(zone).into_iter().filter(|line| !line.contains(" soa ")).collect()
     };
     assert_eq!(without_soa(&held), without_soa(&served));
-    // It stays so with what is stored then, until the operator decides.
+    // The stored difference keeps this state until the operator decides.
     let (again, same, outcome, reason) = merge(&later, &difference);
     assert_eq!((lines_of(&again), same, outcome), (lines_of(&held), difference.clone(), MergeOutcome::Unchanged));
     assert_eq!(reason, Some(LaterSerial { of_file: 50, of_version: 10, lost_count: 5 }));

@@ -22,7 +22,8 @@ fn unavailable_zone_is_answered_with_servfail_at_and_below_its_apex() {
     check(&zones, "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
     check(&zones, "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
     check(&zones, "other. A", "REFUSED");
-    // The parent zone answers for the DS of an unavailable zone, and an unavailable parent zone for that of its child.
+    // The parent zone answers for the DS of an unavailable zone, and an unavailable parent zone for the DS of its
+    // child.
     check(&zones, "a.z. DS", "NOERROR aa\nauthority: z. 5 SOA ns.a. h.a. 1 2 3 4 5");
     check(&zones, "b.a.z. DS", "SERVFAIL");
 }
@@ -73,7 +74,7 @@ fn restricted_zone_is_refused_at_and_below_its_apex() {
     }
     check(&zones, "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
     check(&zones, "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
-    // What it has of its child is not told.
+    // The parent zone's data about its child are not disclosed.
     check(&zones, "b.a.z. DS", "NOERROR aa\nauthority: b.a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
     check(&ZoneMap::new(SEED, [restricted("z.", "")]), "z. SOA", "REFUSED");
 }

@@ -1,4 +1,4 @@
-//! The records of a zone as text: read again, they are the same zone.
+//! The records of a zone as text, which are read back as the same zone.
 
 use super::support::random_zone::zone_text;
 use super::support::zone_text::{SEED, name_bytes};

@@ -5,7 +5,7 @@ use crate::support::question::Question;
 use crate::support::reply::{Reply, ReplyRecord};
 use sanderling_dns::{Name, Rtype, ZoneEntry, ZoneMap};
 
-/// Why a reply may differ.
+/// The reason why a reply may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clause {
     /// RFC 8482 §4.1: each program selects another of the RRsets.
@@ -15,10 +15,10 @@ pub(crate) enum Clause {
     /// RFC 9471 §3.2: addresses with a referral are optional, except for those below the delegation point.
     SiblingGlue,
     /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The
-    /// others refer to the servers of the parent zone, if a zone above it is served.
+    /// others refer to the parent zone's servers, if a zone above it is served.
     DsWithoutParent,
-    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or
-    /// that a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
+    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD stops at the first name that is repeated, or that
+    /// a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
     EndOfLoop,
     /// RFC 1034 §4.3.2 step 3a: the target of an alias is looked up from step 2 on, as by NSD; the others stay in the
     /// zone. For the DS of an apex, that is the parent zone (RFC 4035 §3.1.4.1).

@@ -1,6 +1,6 @@
-//! Compares replies with those of NSD, Knot and BIND from the same generated zones: no reply differs from what two of
-//! the three agree on, except as the list of clauses says. Once with zones as they are generated, and once with zones
-//! that are signed by the programs of BIND, ldns and Knot, and queries that ask for signatures.
+//! Compares replies with the replies of NSD, Knot and BIND from the same generated zones: no reply differs from a reply
+//! on which two of the three agree, except as the list of clauses says. Once with zones as they are generated, and once
+//! with zones that are signed by the programs of BIND, ldns and Knot, and queries that ask for signatures.
 //!
 //! `cargo xtask dns-differential [--zones COUNT] [--seed NUMBER]` compares more zones than the test by itself.
 
@@ -42,11 +42,11 @@ fn is_the_same(left: &Reply, right: &Reply) -> bool {
         && (left.is_truncated() || (0..3).all(|section| left.set_of(section) == right.set_of(section)))
 }
 
-/// What a reply is compared with.
+/// The result of comparing a reply.
 enum Verdict {
-    /// It equals a reply that two programs agree on, or that of one program if they do not agree.
+    /// The reply equals a reply on which two programs agree, or one program's reply if they do not agree.
     Same,
-    /// It differs, as a clause demands or allows.
+    /// The reply differs, as a clause demands or allows.
     Allowed(Clause),
     Different,
 }
@@ -95,7 +95,7 @@ fn replies_from_signed_zones_are_those_that_two_agree_on() {
     compare(seed, &text, &questions);
 }
 
-/// Checks that the replies to `questions` from the zones of `text` are those of two programs.
+/// Checks that the replies to `questions` from the zones of `text` agree with two programs.
 fn compare(seed: u64, text: &str, questions: &[Question]) {
     let map = zone_map(text);
     let programs = [Program::Nsd, Program::Knot, Program::Bind];
@@ -131,7 +131,7 @@ fn compare(seed: u64, text: &str, questions: &[Question]) {
             Verdict::Allowed(clause) => *counts.entry(clause).or_default() += 1,
             Verdict::Different => {
                 different_count += 1;
-                // One for each name: the types of a name mostly differ in the same way.
+                // Only one difference per name is shown: the types of a name mostly differ in the same way.
                 if last_different != Some(&question.name) && shown_count < SHOWN_COUNT_MAX {
                     (last_different, shown_count) = (Some(&question.name), shown_count + 1);
                     println!("--- {question:?}\nours: {ours}");

@@ -87,7 +87,7 @@ impl Program {
 pub(crate) struct Peer {
     pub(crate) program: Program,
     child: Child,
-    /// The directory of the program. It is kept with the log when a test fails.
+    /// The program's directory. The directory is kept with the log when a test fails.
     home: PathBuf,
     address: SocketAddr,
     socket: UdpSocket,

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const LABELS: [&str; 6] = ["a", "b", "*", "c", "aa", "d"];
 const LABEL_COUNT_MAX: usize = 4;
 const RECORD_COUNT_MAX: usize = 30;
-/// One of so many zones has NS records of wildcards, and more NS and DS records at its apex, which BIND refuses.
+/// One in this many zones has NS records of wildcards, and more NS and DS records at its apex, which BIND refuses.
 const REFUSED_BY_BIND_ONE_IN: usize = 8;
-/// One of so many zones has a child zone on the same server.
+/// One in this many zones has a child zone on the same server.
 const CHILD_ONE_IN: usize = 3;
 
-/// Types of the questions: those of the generated records, and others.
+/// Types of the questions: the types of the generated records, and others.
 const TYPES: &str = "A AAAA NS SOA MX TXT CNAME DNAME DS SRV HTTPS SVCB ANY CAA PTR NAPTR KX AFSDB RP TLSA LOC DNSKEY \
                      NSEC RRSIG TYPE65280";
 

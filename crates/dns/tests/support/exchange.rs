@@ -1,11 +1,11 @@
-//! Sends queries to zones and checks the properties of every reply.
+//! Sends queries to zones and checks every reply's properties.
 
 use super::question::{ID, Question};
 use super::reply::Reply;
 use sanderling_dns::{Answer, DnsTransport, RequestInfo, Rtype, ZoneMap, answer};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The client of every query.
+/// Every query's client.
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1024);
 
 /// The bytes of the reply, which passed [`check_invariants`].

@@ -4,7 +4,7 @@ use super::zone_text::name_bytes;
 use sanderling_dns::{DnsTransport, Name, Rtype};
 use std::fmt;
 
-/// The id of every query.
+/// Every query's id.
 pub(crate) const ID: u16 = 0x1d1d;
 
 /// UDP with the default of the longest reply.

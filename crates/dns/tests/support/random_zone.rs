@@ -48,7 +48,7 @@ pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The type of a question: those in random zones, and others.
+/// A question's type: those in random zones, and others.
 pub(crate) fn question_type() -> impl Strategy<Value = Rtype> {
     let types = "A A AAAA TXT DS NS CNAME DNAME MX SRV SOA ANY CAA".split(' ');
     prop::sample::select(types.filter_map(|rtype| Rtype::from_text(rtype.as_bytes())).collect::<Vec<_>>())
@@ -78,7 +78,7 @@ fn data(apex: &'static str) -> impl Strategy<Value = Data> {
     ]
 }
 
-/// The text of those of `records` that one zone may have.
+/// The text of the records among `records` that one zone may have.
 pub(crate) fn text_of(apex: &str, records: &[RandomRecord]) -> String {
     let mut lines = vec![
         format!("$ORIGIN {apex}\n$TTL 300"),

@@ -31,7 +31,7 @@ pub(crate) struct ReplyRecord {
     pub(crate) rdata: Vec<u8>,
 }
 
-/// The fields of the OPT of a reply.
+/// The fields of a reply's OPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyEdns {
     pub(crate) payload_bytes: u16,

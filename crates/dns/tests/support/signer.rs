@@ -7,11 +7,11 @@ use sanderling_dns::{Name, Rtype};
 use sha1::{Digest, Sha1};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The salt and the iterations of the NSEC3 records, those of RFC 5155 appendix A.
+/// The salt and the iterations of the NSEC3 records, as in RFC 5155 appendix A.
 const SALT: [u8; 4] = [0xaa, 0xbb, 0xcc, 0xdd];
 const ITERATIONS: u16 = 12;
 
-/// How a zone proves what does not exist.
+/// The record type with which a zone denies existence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
     Nsec,

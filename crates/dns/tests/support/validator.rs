@@ -160,7 +160,7 @@ struct Proofs {
 }
 
 impl Proofs {
-    /// Those that the zone at `apex` has signed, or all.
+    /// The proofs that the zone at `apex` has signed, or all proofs.
     fn of(authority: &[ReplyRecord], apex: Option<&Labels>) -> Proofs {
         let (mut nsec, mut nsec3) = (vec![], vec![]);
         let is_of_zone = |(index, record): &(usize, &ReplyRecord)| {

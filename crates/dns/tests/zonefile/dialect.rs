@@ -7,7 +7,7 @@ fn check_alone(text: &str, expected: &[&str]) {
     check_records(text.as_bytes(), expected);
 }
 
-/// What `text` means, whatever the parser warns of.
+/// Checks the records of `text`, whatever the warnings of the parser.
 #[track_caller]
 fn check_records(text: &[u8], expected: &[&str]) {
     let records: Vec<String> = lines(text).into_iter().filter(|line| !line.contains(": warning: ")).collect();

@@ -3,8 +3,8 @@
 use super::{apex, error_line, record_line};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 
-/// Reads `files[0]` and the files that it includes. Returns a line for each entry; those of errors start with the name
-/// of the file.
+/// Reads `files[0]` and the files that it includes. Returns a line for each entry; an error's line starts with the
+/// file's name.
 fn lines(files: &[(&str, &str)], limits: ParserLimits) -> Vec<String> {
     let text_of = |name: &str| files.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_bytes().to_vec());
     let (first, text) = files[0];

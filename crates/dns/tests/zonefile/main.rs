@@ -46,7 +46,7 @@ fn error_line(error: &Diagnostic) -> String {
     format!("{}:{}: {severity}: {problem}; {remedy}", position.line, position.column)
 }
 
-/// What the parser returns for `text`: a line for each entry.
+/// The parser's results for `text`, with a line for each entry.
 fn lines(text: &[u8]) -> Vec<String> {
     let mut parser = parser(text);
     let mut lines = vec![];

@@ -41,7 +41,7 @@ fn read_to_the_end(text: &[u8]) {
     assert!(error_count <= 101);
 }
 
-/// Checks that a printed `ALIAS` is read as the same.
+/// Checks that a printed `ALIAS` is read back unchanged.
 fn check_alias(owner: Name<'_>, target: Name<'_>) {
     let text = format!("{owner} ALIAS {target}\n");
     match parser(text.as_bytes()).next() {

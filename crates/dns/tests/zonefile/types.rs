@@ -47,7 +47,7 @@ fn printed_records_are_read_as_the_same() {
 fn wire_form_is_that_of_the_rfcs() {
     check_bytes("A 192.0.2.1", "\\# 4 C0000201");
     check_bytes("MX 10 b", "\\# 13 000A0162076578616D706C6500");
-    // RFC 1876 has no example in wire form: this is that of BIND.
+    // RFC 1876 has no example in wire form: this example is from BIND.
     check_bytes("LOC 42 21 54 N 71 06 18 W -24m 30m", "\\# 16 0033161389172DD070BE15F000988D20");
     // RFC 3123 §4.
     check_bytes("APL 1:192.168.32.0/21 !1:192.168.38.0/28", "\\# 14 00011503C0A82000011C83C0A826");

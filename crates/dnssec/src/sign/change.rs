@@ -4,11 +4,11 @@
 //!
 //! - those that the changes are about, and the apex, for the SOA;
 //! - the names below one that becomes a delegation point or the owner of a DNAME, or ceases to be one;
-//! - in the NSEC chain, the name before one that comes or goes;
-//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
-//!   one that comes or goes.
+//! - in the NSEC chain, the name that precedes an added or removed name;
+//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner that
+//!   precedes a new or removed owner.
 //!
-//! They are made by the code that makes whole versions, with their signatures, where these are right.
+//! The code that makes whole versions makes them, and keeps signatures that are still correct.
 
 use super::signatures::Signatures;
 use super::version::{Authority, KEY_RECORDS, Soa, is_made, listed_types};
@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The part of the names of a zone, with those of the chain, from which on a change is signed with the whole zone.
+/// The fraction of a zone's names, including the chain's, above which the whole zone is signed for a change.
 const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
@@ -46,8 +46,8 @@ pub(super) fn make(
     made
 }
 
-/// A change that is being made. Until it is complete, the version has the changed names without the records made for
-/// them.
+/// A change that is being made. Until the change is complete, the version has the changed names without the records
+/// made for them.
 struct Change<'v, 'j> {
     version: &'v mut ZoneVersion,
     job: &'j ChangeJob<'j>,
@@ -58,7 +58,7 @@ struct Change<'v, 'j> {
     touched: BTreeMap<NameKey, NameBuf>,
     /// Owners of NSEC3 records, which are touched as well; `None` if the owner no longer has any.
     nsec3: BTreeMap<NameKey, Option<Nsec3>>,
-    /// The new SOA of the unsigned records.
+    /// The unsigned records' new SOA.
     soa: Option<Soa>,
 }
 
@@ -238,7 +238,7 @@ impl<'v, 'j> Change<'v, 'j> {
         has(Rtype::DNAME) || key != self.apex_key && has(Rtype::NS)
     }
 
-    /// Touches the names below those of `cuts`; whether these are few.
+    /// Touches the names below `cuts`; returns whether they are few.
     fn touch_names_below(&mut self, cuts: &[NameKey]) -> bool {
         let count_max = (self.version.name_count_max() / WHOLE_SHARE).max(NAMES_MIN);
         for cut in cuts {
@@ -293,7 +293,7 @@ impl<'v, 'j> Change<'v, 'j> {
         self.touched.extend(neighbours);
     }
 
-    /// The next name that the NSEC chain shows after the one with this key, which it shows; after the last one, the
+    /// The next name in the NSEC chain after the name with this key, which is in the chain; after the last name, the
     /// apex.
     fn next_shown(&self, key: &[u8]) -> NameBuf {
         let end;
@@ -391,8 +391,8 @@ impl<'v, 'j> Change<'v, 'j> {
         }
     }
 
-    /// The owner of the NSEC3 record before the one with this key. Between two of them there are some other names,
-    /// since hashes are spread over all of them.
+    /// The owner of the NSEC3 record that precedes this key. Other names lie between two owners, since hashes are
+    /// spread over all names.
     fn nsec3_before(&self, key: &[u8]) -> Option<(NameKey, NameBuf)> {
         let owner = |hash: &Hash| denial::nsec3_owner(hash, self.job.apex);
         let stored = |node: Node<'_>| (NameKey::from(node.key()), node.owner().to_lowercase());
@@ -406,7 +406,7 @@ impl<'v, 'j> Change<'v, 'j> {
         find(key).or_else(|| find(&last()))
     }
 
-    /// The hash in the next NSEC3 record after the one with this key.
+    /// The hash in the NSEC3 record that follows this key.
     fn next_hash(&self, key: &[u8]) -> Option<Hash> {
         let stored = |node: Node<'_>| Some((NameKey::from(node.key()), denial::hash_of_owner(node.owner())?));
         let find = |start: Bound<&[u8]>| {
@@ -498,8 +498,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 }
 
-/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. It takes
-/// time in proportion to the zone.
+/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. The time
+/// is proportional to the size of the zone.
 pub(super) fn difference(
     version: &ZoneVersion,
     unsigned: &Records,
@@ -552,7 +552,7 @@ pub(super) fn difference(
     Some(RecordChanges { removed: removed.finish(), added: added.finish() })
 }
 
-/// Whether the signed apex has those records of `rtype` that come with the keys and those of the unsigned apex.
+/// Whether the signed apex has exactly the records of `rtype` that come with the keys and from the unsigned apex.
 fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &KeysInUse, rtype: Rtype) -> bool {
     let of = |node: Option<Node<'_>>| -> BTreeSet<Vec<u8>> {
         node.and_then(|node| node.rrset(rtype)).into_iter().flat_map(Rrset::rdatas).map(<[u8]>::to_vec).collect()

@@ -4,8 +4,7 @@ use super::SerialPolicy;
 use sanderling_calendar::DateTime;
 use sanderling_dns::{is_later, raised_serial};
 
-/// The serial of a version. `unsigned` is the serial of the unsigned records, `previous` that of the previous signed
-/// version.
+/// The serial of a version. `unsigned` is the unsigned records' serial, `previous` the previous signed version's.
 pub(super) fn next(
     policy: SerialPolicy,
     unsigned: u32,
@@ -30,7 +29,7 @@ pub(super) fn next(
     }
 }
 
-/// `YYYYMMDD00` in UTC. It fits into 32 bits until the year 4294.
+/// `YYYYMMDD00` in UTC. The serial fits into 32 bits until the year 4294.
 fn date_serial(unix_s: u64) -> u32 {
     let DateTime { year, month, day, .. } = DateTime::from_unix_s(unix_s);
     (((year * 100 + month) * 100 + day) * 100) as u32

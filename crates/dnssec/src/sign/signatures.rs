@@ -1,4 +1,5 @@
-//! The RRSIG records of a version: those of the previous version that are still right, and new ones, signed in batches.
+//! The RRSIG records of a version: signatures of the previous version that are still correct, and new signatures, made
+//! in batches.
 
 use super::{
     BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, KeysInUse, SignError, SigningInput, SigningParameters, ZoneSigner,
@@ -148,8 +149,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         heads.any(|head| self.kept(previous, head).is_none())
     }
 
-    /// The signature of a name in the previous version that can be used for the fields `head`, and how long it is
-    /// valid.
+    /// The previous version's signature that can be used for the fields `head`, and its remaining validity.
     fn kept<'p>(&self, previous: Node<'p>, head: RrsigHead) -> Option<(&'p [u8], u32)> {
         let mut rdatas = previous.rrset(Rtype::RRSIG)?.rdatas();
         rdatas.find_map(|rdata| Some((rdata, self.seconds_left(rdata, head)?)))
@@ -167,7 +167,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         RrsigHead { expiration, inception: now.wrapping_sub(INCEPTION_OFFSET_S), ..head }
     }
 
-    /// How long the signature in `rdata` is valid, if it can take the place of one with the fields `head`.
+    /// The remaining validity of the signature in `rdata`, if it can replace a signature with the fields `head`.
     fn seconds_left(&self, rdata: &[u8], head: RrsigHead) -> Option<u32> {
         let (found, rest) = RrsigHead::read(rdata)?;
         let now = self.now_unix_s as u32;
@@ -207,14 +207,14 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         Ok(())
     }
 
-    /// When the first signatures must be replaced.
+    /// The time when the first signatures must be replaced.
     pub(super) fn sign_again_at_unix_s(&self) -> Option<u64> {
         let seconds_left = self.seconds_left?;
         Some(self.now_unix_s + u64::from(seconds_left.saturating_sub(self.parameters.refresh_s)))
     }
 }
 
-/// The fields of each signature of an RRset, except for those of the key and of its validity.
+/// The fields of each signature of an RRset, except for the fields of the key and the validity.
 fn head(owner: Name<'_>, rtype: Rtype, ttl_s: u32) -> RrsigHead {
     RrsigHead {
         type_covered: rtype,

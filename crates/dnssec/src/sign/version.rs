@@ -1,4 +1,4 @@
-//! A version of a zone: which records it has, and which of them are signed (RFC 4035 §2).
+//! A version of a zone: its records, and the records that are signed (RFC 4035 §2).
 
 use super::signatures::Signatures;
 use super::{Denial, SignError, SignedZone, SigningJob, ZoneSigner, ZoneTtls, serial};
@@ -11,7 +11,7 @@ use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
 use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
 use std::ops::Range;
 
-/// The SOA of the unsigned records.
+/// The unsigned records' SOA.
 pub(super) struct Soa {
     pub(super) rdata: Vec<u8>,
     pub(super) ttl_s: u32,
@@ -65,11 +65,11 @@ impl Soa {
 /// Whether the records of a name are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
-    /// All are.
+    /// All records are authoritative.
     Authoritative,
-    /// It is a delegation point: only DS records are.
+    /// The name is a delegation point: only DS records are authoritative.
     Delegation,
-    /// None are: the name is below a delegation point or a DNAME.
+    /// No records are authoritative: the name is below a delegation point or a DNAME.
     Hidden,
 }
 
@@ -88,11 +88,11 @@ impl Authority {
     }
 }
 
-/// Record types of the apex that come with the keys, together with those of other signers.
+/// Record types of the apex that come with the keys, including the keys of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
-/// Whether a signed version has records of this type at the apex, or at another name, on its own: those of the unsigned
-/// records are left out.
+/// Whether a signed version has records of this type at the apex, or at another name, of its own making: such records
+/// in the unsigned zone are left out.
 pub(super) fn is_made(rtype: Rtype, is_apex: bool) -> bool {
     RecordSource::of(rtype, is_apex) == RecordSource::Version
 }
@@ -179,11 +179,11 @@ impl<'j> Before<'j> {
     }
 }
 
-/// The records without those of the chain and the signatures.
+/// The records without the chain and the signatures.
 struct Content<'j> {
     job: &'j SigningJob<'j>,
     records: Records,
-    /// For each name of `records`.
+    /// The authority of each name of `records`.
     authorities: Vec<Authority>,
 }
 
@@ -263,14 +263,14 @@ impl<'j> Content<'j> {
         listed_types(node.rrsets().map(Rrset::rtype).chain(zonemd), authority, chain)
     }
 
-    /// The next name that the chain shows; after the last one, the apex.
+    /// The next name in the chain; after the last name, the apex.
     fn next_shown(&self, index: usize) -> Name<'_> {
         let next = self.authorities[index + 1..].iter().position(|it| *it != Authority::Hidden);
         self.records.node_at(next.map_or(0, |next| index + 1 + next)).owner()
     }
 }
 
-/// The types of `present`, those of a name, that the record of the chain lists. `chain` is its own type.
+/// The types in `present`, the types of a name, that the chain's record lists. `chain` is its own type.
 pub(super) fn listed_types(present: impl Iterator<Item = Rtype>, authority: Authority, chain: Rtype) -> Vec<Rtype> {
     let mut types: Vec<Rtype> = present.filter(|&it| authority.lists(it)).collect();
     if chain == Rtype::NSEC {
@@ -291,7 +291,7 @@ fn put_keys(job: &SigningJob<'_>, out: &mut RecordsBuilder) {
         job.keys.records(rtype).iter().for_each(|rdata| out.put(name, rtype, ttl_s, rdata));
     }
     if job.parameters.denial == Denial::Nsec3 && !job.keys.keys.is_empty() {
-        // Only servers of the zone use the record, so that a TTL has no use.
+        // Only the zone's servers use the record, so its TTL does not matter.
         out.put(name, Rtype::NSEC3PARAM, 0, &NSEC3PARAM);
     }
 }

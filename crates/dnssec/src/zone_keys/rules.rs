@@ -56,7 +56,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
         } else if keys[index].dnskey == Presence::Everywhere
             && of_algorithm(keys, algorithm).all(|key| !signs(key) || key.signatures == Presence::Everywhere)
         {
-            // All servers and caches have the new key. Those with signatures of the old key have that one as well.
+            // All servers and caches have the new key. Caches with signatures of the old key have the old key as well.
             for key in keys.iter_mut().filter(|key| key.public.algorithm == algorithm && key.is_retired()) {
                 if key.signatures == Presence::Everywhere {
                     key.signatures = Presence::REMOVED;
@@ -92,10 +92,10 @@ fn remove(keys: &mut [ZoneKey], index: usize) {
     let all = |test: fn(&ZoneKey) -> bool| of_algorithm(keys, algorithm).all(test);
     let may_remove_dnskey = match is_algorithm_used {
         true => keys[index].ds == Presence::Absent && keys[index].signatures == Presence::Absent,
-        // All keys of an algorithm go together, and their signatures after them.
+        // All keys of an algorithm are removed together, and their signatures afterwards.
         false => all(|key| key.ds == Presence::Absent),
     };
-    // Without its DNSKEY record, no resolver can verify them.
+    // Without the DNSKEY record, no resolver can verify the signatures.
     let may_remove_signatures = keys[index].dnskey == Presence::Absent;
     if keys[index].dnskey.is_wanted() && (!is_secure || may_remove_dnskey) {
         keys[index].dnskey = Presence::REMOVED;

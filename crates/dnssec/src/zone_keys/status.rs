@@ -1,4 +1,4 @@
-//! The state of the keys of a zone, in words.
+//! The state of a zone's keys, in words.
 
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
 use crate::key::{Algorithm, key_tag};
@@ -27,7 +27,7 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
     let is_ours = |number| keys.keys.iter().any(|key| key.public.algorithm.number() == number);
     let of_other = |rdata: &[u8]| {
         let (tag, number) = (key_tag(rdata), *rdata.get(3)?);
-        let advice = "some resolvers reject answers that are not signed with the algorithm of each key: use the same \
+        let advice = "some resolvers reject answers that are not signed with each key's algorithm: use the same \
             algorithm on all signers";
         Some(match is_ours(number) {
             true => format!("another signer has the key {tag}, with the algorithm {number}"),
@@ -37,7 +37,7 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
     others.filter_map(of_other).collect()
 }
 
-/// `has_new_ds` is whether the parent zone is to add a DS record: without any, the zone would be insecure.
+/// `has_new_ds`: the parent zone must add a DS record, since without any the zone would be insecure.
 fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     let role = key.public.role;
     let algorithm = match key.public.algorithm {
@@ -58,9 +58,9 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out.extend(of_zone(key.signatures, &format!("the signatures of the {role} {tag}")));
     let ds = format!("the DS record of the {role} {tag}");
     out.extend(match key.ds {
-        Presence::Added(_) if key.is_retired() => {
-            Some(format!("the parent zone does not have {ds} yet: wait for that of the next key, which replaces it"))
-        }
+        Presence::Added(_) if key.is_retired() => Some(format!(
+            "the parent zone does not have {ds} yet: wait for the DS record of the next key, which replaces it"
+        )),
         Presence::Added(_) => {
             let rdata = key.public.ds(apex).rdata();
             let rdata = PresentationFormat::new(Rtype::DS, &rdata);
@@ -78,7 +78,7 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out
 }
 
-/// The reason for which a record of the zone waits.
+/// The reason why a record of the zone waits.
 fn of_zone(presence: Presence, subject: &str) -> Option<String> {
     let version = presence.awaited_version().map(|version| version.serial);
     match (presence, version) {

@@ -55,7 +55,7 @@ enum Fault {
 /// Servers that answer from the same content, each a while after it has changed.
 struct Servers<T> {
     versions: Vec<Served<T>>,
-    /// The version of each server.
+    /// Each server's version.
     current: Vec<usize>,
 }
 
@@ -95,7 +95,7 @@ impl<T> Servers<T> {
         &self.versions.last().expect("there is a version").content
     }
 
-    /// What caches may have.
+    /// The values that caches may hold.
     fn cached(&self, ttl_s: u64, now: u64) -> impl Iterator<Item = &T> + Clone {
         let is_cached = move |it: &&Served<T>| it.was_served && it.last_served_at + ttl_s > now;
         self.versions.iter().filter(is_cached).map(|it| &it.content)
@@ -104,7 +104,7 @@ impl<T> Servers<T> {
 
 type Key = (KeyId, Algorithm);
 
-/// What matters of a version of the zone.
+/// The relevant parts of a version of the zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Version {
     dnskeys: Vec<Key>,
@@ -236,7 +236,7 @@ impl World {
         self.now += DNSKEY_TTL_S + ZONE_TTL_S;
     }
 
-    /// What the agent does.
+    /// The agent's work at one time.
     fn run_agent(&mut self) -> Advanced {
         let observed = self.observe();
         let mut advanced = self.keys.advance(self.apex.as_name(), &self.policy, &observed, self.now);
@@ -378,7 +378,7 @@ impl World {
         Ok(())
     }
 
-    /// What happens at one time. Returns when something happens next.
+    /// One step of the simulation. Returns when something happens next.
     fn step(&mut self) -> u64 {
         let advanced = self.run_agent();
         self.zone.step(&mut self.random, self.now);
@@ -437,18 +437,18 @@ impl World {
     }
 }
 
-/// What happens to a signed zone.
+/// The event that a signed zone goes through.
 #[derive(Clone, Copy, Debug)]
 enum Scenario {
     Command(RolloverKeys),
-    /// The same, of keys that others may know, at any moment of other rollovers.
+    /// A rollover of keys that others may know, at any moment of other rollovers.
     Compromised(RolloverKeys),
     Policy(KeyPolicy),
     /// To be unsigned, and signed again after a while.
     Unsigned,
     /// To be unsigned, and no more after some steps.
     NearlyUnsigned(usize),
-    /// By the ages of the keys.
+    /// By the keys' ages.
     Lifetime,
 }
 
@@ -774,7 +774,7 @@ fn ds_record_of_a_compromised_key_that_the_parent_does_not_have_yet_is_not_asked
     keys.start(ROUTINE).expect("it starts");
     run_until(&mut keys, " yet: submit ");
     keys.start(Rollover { keys: RolloverKeys::All, is_compromised: true }).expect("it starts");
-    let status = run_until(&mut keys, "wait for that of the next key");
+    let status = run_until(&mut keys, "wait for the DS record of the next key");
     assert!(!status.contains(" yet: submit ") && keys.keys_for_registrar().count() == 0, "{status}");
     let status = run_until(&mut keys, "do not submit it to the registrar");
     assert!(status.contains(" yet: submit ") && keys.keys_for_registrar().count() == 1, "{status}");

@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 
 use super::Field;
 
-/// The bytes of all entries, by the count of RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
+/// Maximum size of all entries, counted as in RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub(super) const TABLE_BYTES_MAX: usize = 4096;
-/// The overhead of an entry, in addition to its name and value.
+/// An entry's overhead, in addition to its name and value.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
 /// Bytes of present and evicted entries, above which the latter are removed.
 const LOG_BYTES_MAX: usize = TABLE_BYTES_MAX + TABLE_BYTES_MAX / 2;
 
 #[derive(Debug)]
 pub(super) struct DynamicTable {
-    /// Names and values in the order of their insertion; those of evicted entries come first.
+    /// Names and values in insertion order; evicted entries come first.
     log: Vec<u8>,
     /// The oldest first.
     entries: VecDeque<Entry>,
@@ -22,7 +22,7 @@ pub(super) struct DynamicTable {
     size_bytes_max: usize,
 }
 
-/// Where an entry is in the log.
+/// The position of an entry in the log.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u16,
@@ -57,7 +57,7 @@ impl DynamicTable {
         })
     }
 
-    /// Sets how much the entries may count together, at most [`TABLE_BYTES_MAX`].
+    /// Sets the maximum size of all entries, at most [`TABLE_BYTES_MAX`].
     pub(super) fn set_size_bytes_max(&mut self, size_bytes_max: usize) {
         self.size_bytes_max = size_bytes_max;
         self.evict_to(size_bytes_max);

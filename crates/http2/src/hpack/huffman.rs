@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::CompressionError;
 
-/// The length of the code of each byte, and last that of EOS. The code is canonical: codes of one length are
-/// consecutive in the order of their symbols, so the lengths determine them.
+/// The code length of each byte, and last of EOS. The code is canonical: codes of one length are consecutive in the
+/// order of their symbols, so the lengths determine them.
 #[rustfmt::skip]
 static CODE_BITS: [u8; SYMBOL_COUNT] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28,
@@ -22,7 +22,7 @@ static CODE_BITS: [u8; SYMBOL_COUNT] = [
 const SYMBOL_COUNT: usize = 257;
 const EOS: u16 = 256;
 const CODE_BITS_MAX: usize = 30;
-/// Codes up to this length, which are those of nearly all text, are found by one look-up.
+/// Codes up to this length, which cover nearly all text, are found by one look-up.
 const SHORT_BITS: u32 = 8;
 
 /// A decoded symbol.

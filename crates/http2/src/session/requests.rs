@@ -19,15 +19,15 @@ const SMALL_CONTENT_BYTES: usize = 256;
 /// The treatment of received content.
 #[derive(Clone, Copy)]
 enum Arrival {
-    /// The response depends on it.
+    /// The content is kept, since the response depends on it.
     Kept,
-    /// The same, and it is longer than it may be.
+    /// The content is longer than the limit.
     TooLong,
-    /// The same, and the connection keeps too much for its requests.
+    /// The connection has no room for the content, in addition to its other requests.
     NoRoom,
-    /// No response depends on it.
+    /// The content is discarded, since no response depends on it.
     Discarded,
-    /// The same, and the stream ends with it: its response is sent whole.
+    /// The content is discarded, and ends the stream: its response is sent whole.
     LastDiscarded,
 }
 
@@ -120,7 +120,7 @@ impl<B> Session<B> {
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
         let DecodedHead { state, content_bytes, has_expectation, priority } = decoded;
-        // Until the client has the server's settings, it may send as much as by the first window of RFC 9113 §6.9.2.
+        // Until the client has the server's settings, it may fill the initial window of RFC 9113 §6.9.2.
         let window_bytes = limits.content_window().max(INITIAL_WINDOW);
         let client_side = ClientSide::Open { left_bytes: content_bytes, window_bytes };
         let client_side = client_side.after(0, header.has(flag::END_STREAM));

@@ -114,7 +114,7 @@ impl<B> DataFrame<'_, B> {
         (body, &mut self.out[self.start + HEADER_BYTES..])
     }
 
-    /// Ends the frame, whose content are the first `length_bytes` of the room, at least one.
+    /// Ends the frame, whose content is the first `length_bytes` of the room, at least one.
     pub fn finish(self, length_bytes: usize) {
         debug_assert!(length_bytes > 0);
         self.finish_as(length_bytes, false);

@@ -58,7 +58,7 @@ fn requests_that_are_reset_after_the_answer_are_bounded_by_those_of_a_connection
 #[test]
 fn streams_that_the_server_must_reset_are_bounded() {
     let budget = Limits::default().reset_budget as usize;
-    // CVE-2025-8671: overflow of the window of a stream, and content that contradicts Content-Length.
+    // CVE-2025-8671: overflow of a stream's window, and content that contradicts Content-Length.
     check(1 << 20, budget + 1, ExceededLimit::Resets, |index| {
         let overflow = frame(WINDOW_UPDATE, 0, stream(index), &[0x7f, 0xff, 0xff, 0xff]);
         [get(stream(index)), overflow].concat()
@@ -116,7 +116,7 @@ fn frames_that_are_no_requests_are_bounded() {
     check(10, budget, limit, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
     check(10, budget, limit, |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]));
     check(10, budget, limit, |_| frame(0xfa, 0, 0, &[]));
-    // The response gives those of the opening back.
+    // The response restores the budget that the opening used.
     check(10, budget + 2, limit, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
     for content in [&b""[..], b"x"] {
         check(10, budget + 2, limit, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
@@ -296,7 +296,8 @@ fn content_beyond_the_window_of_a_stream_is_refused() {
         };
         assert_eq!((reset.stream, reset.code()), (1, FLOW_CONTROL_ERROR));
         assert!(taken_bytes >= window_bytes - 16_000, "{taken_bytes} bytes");
-        // What was sent before the client learns of it counts as control frames, and the connection goes on.
+        // Frames that were sent before the client learns of the reset count as control frames, and the connection
+        // continues.
         server.take(&content);
         assert!(!server.is_closed);
     }
@@ -335,7 +336,7 @@ fn a_long_download_uses_no_budget_up_and_makes_none_larger() {
 
 #[test]
 fn downloads_that_the_client_cancels_halfway_use_no_budget_up() {
-    // As a player that seeks in a video.
+    // A video player that seeks behaves like this.
     let mut server = Server::opened(1 << 20);
     for index in 0..2_000 {
         let sent = server.take(&get(stream(index)));

@@ -1,4 +1,4 @@
-//! What a client sees of requests, errors, flow control, priorities and shutdown.
+//! Requests, errors, flow control, priorities and shutdown, as a client sees them.
 
 use crate::support::*;
 use sanderling_http::RequestError;
@@ -175,7 +175,7 @@ fn request_is_answered_before_its_content_whose_length_is_checked() {
         let fields = [&START[..], &[("content-length", length)]].concat();
         frame(HEADERS, END_HEADERS, 1, &block(&fields))
     };
-    // RFC 9113 §8.1: a response before the end of the request. What was on its way is ignored, and the client ends its
+    // RFC 9113 §8.1: a response before the end of the request. Frames in flight are ignored, and the client ends its
     // side.
     let mut server = Server::opened(0);
     assert_eq!(kinds(&server.take(&[post("5"), frame(DATA, 0, 1, b"abc")].concat())), [HEADERS]);
@@ -282,7 +282,7 @@ fn a_client_that_does_not_end_its_request_after_the_response_is_asked_to() {
     assert_eq!(kinds(&server.take(&post(5))), [HEADERS]);
     let sent = server.take(&post(7));
     assert_eq!((kinds(&sent), sent[0].stream, sent[0].code()), (vec![RST_STREAM, HEADERS], 3, 0));
-    // They delay no shutdown.
+    // Such streams do not delay a shutdown.
     server.session.finish_shutdown(&mut vec![]);
     assert!(server.session.is_finished());
 }
@@ -302,7 +302,7 @@ fn a_client_that_waits_to_send_content_that_is_awaited_may_continue() {
 
 #[test]
 fn frames_for_streams_that_were_reset_are_expected() {
-    /// The same as `GET`, without changing the table of the connection.
+    /// A request like `GET` that does not change the connection's table.
     const REQUEST: &[u8] = b"\x82\x86\x84\x01\x07example";
     // The client has opened as many streams as it may, all of which are reset, and as many again before it knows:
     // trailers and content of all of them are on their way.
@@ -322,7 +322,7 @@ fn frames_for_streams_that_were_reset_are_expected() {
         assert!(server.take(&sent.concat()).iter().all(|frame| frame.kind == WINDOW_UPDATE), "{stream}");
     }
     assert!(!server.is_closed);
-    // What is remembered is bounded, and counts.
+    // The remembered bytes are bounded, and are counted.
     let held_bytes = server.session.held_bytes(|_| 0);
     for stream in streams(count) {
         assert_eq!(kinds(&server.take(&frame(HEADERS, END_HEADERS, stream, REQUEST))), [RST_STREAM]);
@@ -396,7 +396,7 @@ fn content_keeps_within_both_windows() {
     let first = server.take(&get(1));
     assert_eq!(content(&first), [(1, DATA_BYTES_MAX, false), (1, 20_000 - DATA_BYTES_MAX, false)]);
     assert_eq!(server.session.activity(), Activity::Answering);
-    // A smaller initial window makes that of the stream negative (RFC 9113 §6.9.2).
+    // A smaller initial window makes the stream's window negative (RFC 9113 §6.9.2).
     assert_eq!(content(&server.take(&frame(SETTINGS, 0, 0, &setting(4, 10_000)))), []);
     assert_eq!(content(&server.take(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0x27, 0x10]))), []);
     assert_eq!(content(&server.take(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 7]))), [(1, 7, false)]);

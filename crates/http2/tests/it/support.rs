@@ -44,7 +44,7 @@ pub(crate) fn setting(name: u16, value: u32) -> Vec<u8> {
     [&name.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// What a client sends first.
+/// The first bytes from a client.
 pub(crate) fn opening() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, ACK, 0, &[])].concat()
 }
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// Ends the receiving of a request.
+    /// Ends the reception of a request.
     pub(crate) fn end_oldest_partial(&mut self) -> Vec<Frame> {
         let mut out = vec![];
         let mut exchange = Exchange { limits: &self.limits, scratch: &mut self.scratch, out: &mut out };

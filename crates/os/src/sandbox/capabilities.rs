@@ -22,8 +22,8 @@ const SUPERVISING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::SETPCAP)
     .union(CapabilitySet::KILL);
 
-/// Empties the bounding set, which limits the capabilities that an exec can grant. It stays unchanged without
-/// CAP_SETPCAP, and has no effect then, since no exec can grant capabilities.
+/// Empties the bounding set, which limits the capabilities that an exec can grant. Without CAP_SETPCAP, the set stays
+/// unchanged and has no effect, since no exec can grant capabilities.
 pub(super) fn empty_bounding_set() -> io::Result<()> {
     limit_bounding_set(CapabilitySet::empty())
 }

@@ -22,7 +22,7 @@ const NEWEST_ABI: ABI = ABI::V9;
 pub enum Landlock {
     /// Enforced, in this version (ABI).
     Enforced {
-        /// From 1 on. Version 3 adds truncation, 4 the network, 6 signals.
+        /// The ABI version, from 1 on. Version 3 adds truncation, 4 the network, 6 signals.
         version: u32,
     },
     /// The kernel was started without it (`lsm=` on its command line).
@@ -64,7 +64,7 @@ pub(super) fn restrict_to(readable: impl IntoIterator<Item: AsFd>, connect_ports
     restrict(allow_reading(rules, readable)?)
 }
 
-/// The same, and allows writing beneath the directories `writable`, and connecting.
+/// Restricts the agent as above, but allows writing beneath the directories `writable`, and connecting.
 pub(super) fn restrict_agent_to(
     readable: impl IntoIterator<Item: AsFd>,
     writable: &[BorrowedFd<'_>],
@@ -78,7 +78,7 @@ pub(super) fn restrict_agent_to(
     restrict(rules)
 }
 
-/// Allows nothing but reading and writing beneath the directory `keys`.
+/// Allows only reading and writing beneath the directory `keys`.
 pub(super) fn restrict_keeper_to(keys: BorrowedFd<'_>) -> io::Result<Landlock> {
     let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
     restrict(rules.add_rule(PathBeneath::new(keys, writing())).map_err(|error| landlock_error(&error))?)

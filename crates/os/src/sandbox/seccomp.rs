@@ -41,12 +41,12 @@ pub(super) fn install(connects: bool) -> io::Result<Seccomp> {
     install_allowing(if connects { syscalls::allowed_with_connections() } else { syscalls::allowed() })
 }
 
-/// Installs the filters of the agent.
+/// Installs the agent's filters.
 pub(super) fn install_for_agent() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_agent())
 }
 
-/// Installs the filters of the keeper of private keys. `has_files`: it has keys in files.
+/// Installs the keeper's filters. `has_files`: the keeper has keys in files.
 pub(super) fn install_for_keeper(has_files: bool) -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_keeper(has_files))
 }
@@ -70,7 +70,7 @@ fn install_allowing(allowed: Rules) -> io::Result<Seccomp> {
     Ok(Seccomp::Enforced)
 }
 
-/// Denies what no supervisor does, unless a filter applies already.
+/// Denies the calls that no supervisor makes, unless a filter already applies.
 pub(super) fn deny_to_supervisor() -> io::Result<()> {
     if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) || !is_supported() {
         return Ok(());
@@ -95,7 +95,7 @@ fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> io::R
     program.map_err(|error| io::Error::other(format!("cannot compile a seccomp filter: {error}")))
 }
 
-/// Whether the kernel has `SECCOMP_RET_KILL_PROCESS`; one that does has all else that is used.
+/// Whether the kernel has `SECCOMP_RET_KILL_PROCESS`; such a kernel has all other features used here.
 fn is_supported() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel only reads the action.

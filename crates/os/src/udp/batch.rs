@@ -13,11 +13,11 @@ pub const REPLY_BYTES_MAX: usize = 4096;
 /// Space for one control message with a local address, of either family.
 const CONTROL_BYTES: usize = 64;
 
-/// Distance between two datagrams. Not a multiple of 4096, so that they do not all map to the same sets of the
-/// processor's first-level cache.
+/// Distance between two datagrams. The size is not a multiple of 4096, so that the buffers do not all map to the same
+/// sets of the processor's first-level cache.
 const QUERY_STRIDE_BYTES: usize = QUERY_BYTES_MAX + 64;
-/// Replies are stored one after another, each at the start of a cache line. Most are short, so that a batch of them
-/// takes two or three pages instead of one page each.
+/// Replies are stored one after another, each at the start of a cache line. Most replies are short, so a batch takes
+/// two or three pages instead of a page each.
 const REPLY_ALIGNMENT: usize = 64;
 
 /// Datagrams received together, with buffers for their replies.
@@ -33,7 +33,7 @@ pub struct Batch {
     reply_bytes: Box<[u8]>,
     pub(super) received_count: usize,
     pub(super) reply_count: usize,
-    /// Where the next reply starts. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at
+    /// The offset of the next reply. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at
     /// most that many.
     reply_start: usize,
     /// The index of the datagram that each reply answers.
@@ -110,7 +110,7 @@ impl Batch {
         (queries, replies)
     }
 
-    /// Writes the headers of the replies: to the sender of the query, from the address that the query was sent to.
+    /// Writes the headers of the replies: to the query's sender, from the address that the query was sent to.
     pub(super) fn address_replies(&mut self, with_control: bool) {
         let answered = &self.answered[..self.reply_count];
         for (reply, &answered) in self.replies.iter_mut().zip(answered) {
@@ -157,7 +157,7 @@ impl<'b> Queries<'b> {
         }
     }
 
-    /// Where the reply to the datagram at `index` goes, if it is sent later: see
+    /// The destination of a later reply to the datagram at `index`: see
     /// [`Socket::send_later`](super::Socket::send_later).
     pub fn reply_path(&self, index: usize) -> ReplyPath {
         let header = &self.headers[index].msg_hdr;
@@ -195,9 +195,9 @@ impl std::fmt::Debug for ReplyPath {
 /// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'b> {
-    /// Its content, at most [`QUERY_BYTES_MAX`] bytes.
+    /// The datagram's content, at most [`QUERY_BYTES_MAX`] bytes.
     pub bytes: &'b [u8],
-    /// It was longer; the rest is lost.
+    /// Whether the datagram was longer; the rest is lost.
     pub is_truncated: bool,
     /// The port of its sender; 0 cannot be replied to.
     pub peer_port: u16,
@@ -213,7 +213,7 @@ pub struct Replies<'b> {
 }
 
 impl<'b> Replies<'b> {
-    /// The buffer of the next reply.
+    /// The next reply's buffer.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]

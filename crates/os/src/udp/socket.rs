@@ -1,7 +1,7 @@
 //! UDP sockets: receive batches of datagrams and send their replies, by the selected variant.
 
-// `recvmmsg` and `sendmmsg` are made by `syscall`: the functions of the C library are cancellation points, which a
-// query that arrives alone would pay for with 130 instructions.
+// `recvmmsg` and `sendmmsg` are made by `syscall`: the C library's functions are cancellation points, which cost 130
+// instructions for a query that arrives alone.
 
 use super::batch::{BATCH_COUNT_MAX, Batch, ReplyPath};
 use super::local_address::{request_local_addresses, set_reply_source};
@@ -41,7 +41,7 @@ impl Socket {
         Socket::bind_as(address, ReusePort::BeforeBind)
     }
 
-    /// A UDP socket and a TCP listener with the same address and port, also if the kernel chooses the port.
+    /// A UDP socket and a TCP listener with the same address and port, even if the kernel chooses the port.
     pub fn bind_with_listener(address: SocketAddr) -> io::Result<(Socket, Listener)> {
         let mut remaining_tries = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
         loop {
@@ -92,8 +92,8 @@ impl Socket {
         local_address(&self.descriptor)
     }
 
-    /// Whether a process that has the socket has shut it down for receiving or sending (`shutdown(2)`), from which it
-    /// does not recover. An empty datagram that is sent to the port "discard" of this machine tells.
+    /// Whether a process with the socket has shut it down for receiving or sending (`shutdown(2)`), which cannot be
+    /// undone. An empty datagram that is sent to the port "discard" of this machine tells.
     pub fn is_shut_down(&self) -> bool {
         const DISCARD: u16 = 9;
         let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];
@@ -138,7 +138,7 @@ impl Socket {
         loop {
             count(Syscall::Recvmmsg);
             // SAFETY: each header points to an address, a vector and a control buffer of the same batch, restored by
-            // `prepare` just now; the count is that of the headers.
+            // `prepare` just now; the count is the number of headers.
             let received = unsafe {
                 libc::syscall(
                     libc::SYS_recvmmsg,
@@ -173,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// Sends the replies of `batch`, each to the sender of its query, from the address that the query was sent to.
+    /// Sends the replies of `batch`, each to its query's sender, from the address that the query was sent to.
     ///
     /// A reply that cannot be sent is dropped; the ones after it are still sent. Returns the number of those dropped.
     pub fn send(&self, batch: &mut Batch) -> usize {
@@ -193,7 +193,7 @@ impl Socket {
     /// Sends a reply to a datagram that this socket, or another one of its address, has received before.
     ///
     /// # Errors
-    /// There is no space in the send buffer, or the client cannot be reached.
+    /// Returns an error if the send buffer is full, or the client cannot be reached.
     pub fn send_later(&self, mut path: ReplyPath, reply: &[u8]) -> io::Result<()> {
         let mut vector = libc::iovec { iov_base: reply.as_ptr().cast_mut().cast(), iov_len: reply.len() };
         // SAFETY: all-zero bytes are a value of this C structure: null pointers and zero lengths.
@@ -226,7 +226,7 @@ impl Socket {
             let sent = if UDP_IO.selected() == BY_RECVMMSG {
                 count(Syscall::Sendmmsg);
                 // SAFETY: each header points to an address, a vector and control bytes of the same batch, set by
-                // `address_replies`; the count is that of the slice.
+                // `address_replies`; the count is the length of the slice.
                 unsafe {
                     libc::syscall(
                         libc::SYS_sendmmsg,
@@ -264,7 +264,7 @@ impl AsFd for Socket {
     }
 }
 
-/// How long to wait for space in the send buffer: a few times what a card of 1 Gbit/s needs to send it.
+/// Maximum wait for space in the send buffer: a few times what a 1 Gbit/s interface needs to send it.
 const SEND_WAIT: Duration = Duration::from_millis(5);
 
 fn fail_unless_interrupted() -> io::Result<()> {

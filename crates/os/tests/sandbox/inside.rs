@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Never reached by a test that passes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the process has opened before it entered the sandbox.
+/// The descriptors that the process opened before it entered the sandbox.
 pub(crate) struct Opened {
     pub(crate) listener: Listener,
     client: TcpStream,

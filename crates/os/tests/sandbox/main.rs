@@ -1,7 +1,7 @@
 //! A sandboxed process, seen from inside and from outside.
 //!
-//! Each test starts this program again as that process. It has its own test harness, since that of the standard library
-//! runs tests in threads, and a process must have one thread to enter the sandbox.
+//! Each test starts this program again as that process. The program has its own test harness, since the standard
+//! library's runs tests in threads, and a process must have one thread to enter the sandbox.
 
 mod connections;
 mod inside;
@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The environment variable of the child: its directory, user and task, separated by colons.
+/// The child's environment variable: its directory, user and task, separated by colons.
 const CHILD_VARIABLE: &str = "SANDERLING_SANDBOXED";
 
 macro_rules! tests {
@@ -126,14 +126,14 @@ fn process_status_shows_the_sandbox_from_outside() {
     let child = Sandboxed::start(&tree, user(), "report", "");
     let process = check_status(&child);
     if user() != SAME_USER {
-        // Those of a process that is not dumpable belong to root (proc(5)).
+        // The files in /proc of a process that is not dumpable belong to root (proc(5)).
         let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
         assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }
     child.end();
 }
 
-/// Checks what the kernel shows of the rights of a process; its folder.
+/// Checks what the kernel shows of a process's rights; its folder.
 fn check_status(child: &Sandboxed) -> PathBuf {
     let process = PathBuf::from(format!("/proc/{}", child.process.id()));
     let status = std::fs::read_to_string(process.join("status")).expect("it runs until it is stopped");

@@ -1,4 +1,5 @@
-//! The agent and the keeper: sandboxed processes that serve no client. Each prints what it can still do, one line each.
+//! The agent and the keeper: sandboxed processes that serve no client. Each process prints the actions that it can
+//! still do, one per line.
 
 use crate::inside::{Opened, answer, print};
 use rustix::net::{AddressFamily, SocketType};
@@ -42,7 +43,7 @@ sealed memory: "content"
 a request: true
 its answer: true"#;
 
-/// Enters the sandbox of the agent, with `zones` to read and `state` to write, and reports.
+/// Enters the agent's sandbox, with `zones` to read and `state` to write, and reports.
 pub(crate) fn report_as_agent(directory: &Path, opened: &Opened) {
     let address = opened.listener.local_address().expect("bound");
     let [zones, state] = ["zones", "state"].map(|name| File::open(directory.join(name)).expect("opened"));
@@ -58,7 +59,7 @@ pub(crate) fn report_as_agent(directory: &Path, opened: &Opened) {
     end();
 }
 
-/// Enters the sandbox of the keeper, and reports.
+/// Enters the keeper's sandbox, and reports.
 pub(crate) fn report_as_keeper(directory: &Path, opened: &Opened) {
     let address = opened.listener.local_address().expect("bound");
     let [asking, answering] = RequestSocket::pair(Duration::from_secs(30)).expect("created");

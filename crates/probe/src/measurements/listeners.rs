@@ -32,9 +32,9 @@ const ANSWER: [u8; 64] = [b'a'; 64];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// One listener; a connection wakes all that wait.
+    /// One listener; a connection wakes all waiting threads.
     Shared,
-    /// One listener; a connection wakes one of those that wait (`EPOLLEXCLUSIVE`).
+    /// One listener; a connection wakes one of the waiting threads (`EPOLLEXCLUSIVE`).
     SharedExclusive,
     /// A reuseport socket each.
     Reuseport,

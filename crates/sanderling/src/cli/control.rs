@@ -8,11 +8,11 @@ use sanderling_ipc::{Command, DnssecCommand, ZoneCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For `status`, which waits for nothing.
+/// The timeout of `status`, which waits for nothing.
 const STATUS_TIMEOUT_S: u64 = 5;
 /// For `reload` and `upgrade`: zones may be large, and a new process may have to start.
 pub(super) const CHANGE_TIMEOUT_S: u64 = 60;
-/// For `renew` and `revoke`.
+/// The timeout of `renew` and `revoke`.
 const RENEWAL_TIMEOUT_S: u64 = 300;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
@@ -27,14 +27,14 @@ pub(crate) struct ControlRequest {
     pub(crate) command: Command,
     /// The control socket.
     pub(crate) socket: PathBuf,
-    /// For the whole answer.
+    /// The time to wait for the whole answer.
     pub(crate) timeout: Duration,
 }
 
-/// Which server, and how long to wait for its answer.
+/// The server to ask, and the time to wait for its answer.
 #[derive(Debug, Args)]
 pub(super) struct ControlArgs {
-    /// The control socket of the server [default: that of the configuration file, else the default path]
+    /// The server's control socket [default: from the configuration file, else the default path]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
@@ -53,7 +53,7 @@ pub(super) struct ControlArgs {
 
 impl ControlArgs {
     /// # Errors
-    /// A message: the control socket is unknown.
+    /// Returns a message if the control socket is unknown.
     pub(super) fn request(
         self,
         command: Command,

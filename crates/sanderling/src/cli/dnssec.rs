@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// A command about a zone that the server signs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DnssecArgs {
-    /// Show the keys of a zone, the DS records for the registrar, and the pending step
+    /// Show a zone's keys, the DS records for the registrar, and the pending step
     Status {
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -22,12 +22,12 @@ pub(super) enum DnssecArgs {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Replace the keys of a zone
+    /// Replace a zone's keys
     ///
     /// New keys are introduced, and the old ones removed and erased, in steps that never break the zone for any
     /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches;
     /// `sanderling dnssec status` shows the current wait. Without an option, all keys are replaced. During a rollover,
-    /// another one is refused, except with `--compromised`.
+    /// another is refused, except with `--compromised`.
     #[command(after_help = "Examples:
   sanderling dnssec rollover example.com
   sanderling dnssec rollover example.com --zsk    the parent zone is not involved
@@ -43,7 +43,7 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         /// Only the ZSK, or the CSK
         #[arg(long, conflicts_with = "ksk")]
         zsk: bool,
-        /// The private keys may have leaked: also replace those that are being introduced
+        /// The private keys may have leaked: also replace keys that are being introduced
         #[arg(long)]
         compromised: bool,
         #[command(flatten)]
@@ -107,7 +107,7 @@ Exit status: 0 if the zone has these keys, 1 if not, 2 for a wrong command line.
 
 impl DnssecArgs {
     /// # Errors
-    /// The control socket is unknown.
+    /// Returns an error if the control socket is unknown.
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             DnssecArgs::Status { zone, control } => (DnssecCommand::Status { zone: zone.to_string() }, control),

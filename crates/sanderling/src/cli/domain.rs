@@ -15,14 +15,14 @@ use std::time::Duration;
 /// A day: a new process may have to start.
 const TIMEOUT_S_MAX: u64 = 86_400;
 
-/// Which configuration has the domain, and which server serves it.
+/// The configuration with the domain, and the server that serves it.
 #[derive(Debug, Args)]
 pub(super) struct DomainArgs {
     /// The configuration file that contains the domain
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The control socket of the server [default: that of the configuration file, else the default path]
+    /// The server's control socket [default: from the configuration file, else the default path]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
@@ -35,12 +35,12 @@ impl DomainArgs {
     /// The configuration with the domain, for `command`.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no configuration source.
     pub(super) fn source(&self, command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         match &self.config {
             Some(file) => Ok(ConfigSource::File(file.clone())),
             None => search_paths.find().map(ConfigSource::File).ok_or_else(|| {
-                let message = "no configuration file was found; name it with --config FILE";
+                let message = "no configuration file was found; specify it with --config FILE";
                 usage_error(command, ErrorKind::MissingRequiredArgument, message)
             }),
         }

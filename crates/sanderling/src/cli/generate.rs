@@ -41,7 +41,7 @@ impl GenerateArgs {
     /// Writes it for the command line of `definition`.
     ///
     /// # Errors
-    /// A file cannot be written; the message names the directory.
+    /// Returns an error if a file cannot be written; the message names the directory.
     pub(crate) fn run(&self, definition: Command) -> Result<(), String> {
         self.write(definition).map_err(|error| {
             let place = match &self.output {

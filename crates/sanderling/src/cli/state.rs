@@ -5,7 +5,7 @@ use clap::Args;
 use sanderling_config::{ConfigSource, SearchPaths};
 use std::path::PathBuf;
 
-/// Which state folder.
+/// The state folder to use.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
     /// The state folder [default: `state` of the configuration file, else /var/lib/sanderling]

@@ -85,6 +85,17 @@ fn serve_accepts_several_addresses_and_zones() {
 }
 
 #[test]
+fn serve_accepts_applications_with_and_without_a_directory() {
+    let flags = parsed_flags("sanderling serve public --proxy /api/=127.0.0.1:3000 --proxy unix:/run/app.sock");
+    let names: Vec<&str> = flags.proxies.iter().map(|proxy| proxy.route.name.as_str()).collect();
+    assert_eq!((flags.directory, names), (Some("public".into()), vec!["/api/", "/"]));
+    let alone = parsed_flags("sanderling serve --proxy 127.0.0.1:3000 --http 127.0.0.1:0 --workers 1");
+    assert_eq!((alone.directory, alone.proxies.len()), (None, 1));
+    check_refused("sanderling serve --proxy app:3000", "has the host name app, which is not resolved");
+    check_refused("sanderling serve --proxy 127.0.0.1:3000 --config x.toml", "cannot be used with");
+}
+
+#[test]
 fn named_configuration_file_need_not_exist() {
     let source = || ConfigSource::File("x.toml".into());
     assert_eq!(
@@ -198,7 +209,7 @@ fn zones_are_added_to_the_folder_of_a_configuration() {
     assert_eq!((added.source, added.socket), (ConfigSource::File("x.toml".into()), Ok("s".into())));
     assert_eq!(change("sanderling zone remove a.example --config x.toml").action, FolderAction::Remove);
     check_refused("sanderling zone add a.example --config x.toml", "<FILE>");
-    check_refused("sanderling zone remove a.example", "no configuration file was found; name it with --config FILE");
+    check_refused("sanderling zone remove a.example", "no configuration file was found; specify it with --config FILE");
 }
 
 #[test]
@@ -206,7 +217,7 @@ fn unknown_socket_is_an_error() {
     for line in
         ["sanderling status", "sanderling reload", "sanderling zone list", "sanderling upgrade", "sanderling stop"]
     {
-        check_refused(line, "name the socket with --control PATH");
+        check_refused(line, "specify the socket with --control PATH");
     }
     check_refused("sanderling status --config /nonexistent/x.toml", "/nonexistent/x.toml");
 }
@@ -242,7 +253,7 @@ fn wrong_arguments_have_a_remedy() {
         ("serve x --http ::1:80", "write an IPv6 address in brackets, for example [::1]:8080"),
         ("demo --dns localhost:53", "write the address: 127.0.0.1:53 or [::1]:53"),
         ("serve --zone a.example", "`a.example` has no `=`; expected NAME=FILE"),
-        ("serve --zone =a.zone", "the name of the zone is missing"),
+        ("serve --zone =a.zone", "the zone name is missing"),
         ("serve --zone a.example=", "the zone file is missing"),
         ("serve --zone a..b=c", "it has an empty label"),
         ("serve --zone a\\.b=c", "invalid domain name `a\\.b`: the character `\\` is not allowed"),
@@ -299,7 +310,8 @@ fn every_help_page_has_the_exit_status() {
 fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
     assert!(page.contains("  dns_udp_answer_max = \"1232B\"\n"), "{page}");
-    // The example must be valid, except that its files do not exist. That it has every key is a test beside the keys.
+    // The example must be valid, except that its files do not exist. A test in the module of the keys checks that the
+    // example has every key.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sanderling.toml");
     std::fs::create_dir(directory.path().join("public")).unwrap();

@@ -83,7 +83,7 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
         zone: DomainName,
-        /// Its zone file
+        /// The zone file of the zone
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
@@ -91,8 +91,8 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
     },
     /// Take a zone out of the zone folder, and keep its file
     ///
-    /// Its file stays in the folder as NAME.zone.removed, which the server ignores. It does not contain dynamic
-    /// updates: `sanderling zone export NAME` prints the zone with them. The server does not need to run.
+    /// The zone file stays in the folder as NAME.zone.removed, which the server ignores. This file does not contain
+    /// dynamic updates: `sanderling zone export NAME` prints the zone with them. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling zone remove example.com
 
@@ -109,7 +109,7 @@ wrong command line.")]
 
 impl ZoneArgs {
     /// # Errors
-    /// The control socket is unknown, or there is no configuration.
+    /// Returns an error if the control socket is unknown, or there is no configuration.
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),

@@ -1,4 +1,4 @@
-//! The access log of the whole program: what is written, where to, and what happens if nothing can be written.
+//! The whole program's access log: the lines, their targets, and failed writes.
 
 use sanderling_testkit::http::{HttpClient, response_to};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, tcp_exchange, wait_until};
@@ -135,7 +135,7 @@ fn log_that_takes_nothing_costs_no_request() {
     let directory = site("[log]\naccess = \"fifo\"\n[limits]\nrequest_log_queue_bytes_max = 65536\n");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
-    // It is open for reading, and nobody reads.
+    // The FIFO is open for reading, and no process reads.
     let reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let mut client = HttpClient::connect(server.http());
@@ -282,7 +282,7 @@ fn check_reports_a_log_that_cannot_be_opened() {
     check("/dev/stdout", "");
     check("/dev/stderr", "");
     check("/dev/null", "");
-    check("public", "public` is a directory; name a file in it");
+    check("public", "public` is a directory; specify a file in it");
     check("none/access.log", "none` does not exist; create it or correct the path");
     check("public/index.html/access.log", "access.log` cannot be opened: Not a directory; correct the path");
 }

@@ -53,7 +53,7 @@ impl Targets {
         assert_eq!(reload.code(), Some(0), "{reload}");
     }
 
-    /// A server of `example.com`, with `lines` in the section of the zone.
+    /// A server of `example.com`, with `lines` in the zone's section.
     fn configure(&self, address: SocketAddr, lines: &str) -> TestDirectory {
         let directory = TestDirectory::new();
         directory.write("example.com.zone", ZONE.as_bytes());
@@ -88,7 +88,7 @@ fn wait_for(server: SocketAddr, number: u32) {
     wait_until(&format!("the address is 192.0.2.{number}"), || addresses(server) == expected(number));
 }
 
-/// What the server prints for a command about the zone.
+/// The server's output for a command about the zone.
 fn zone_command(directory: &TestDirectory, command: &str) -> String {
     let mut process = sanderling();
     process.args(["zone", command, "example.com", "--control", &directory.argument("control")]);
@@ -119,7 +119,7 @@ fn addresses_follow_the_target_and_outlive_resolver_and_server() {
     assert!(transferred.iter().any(|record| record.contains(" mx 10 mail.other.example.")), "{transferred:?}");
     let shown = zone_command(&directory, "show");
     assert!(shown.contains(" IN A 192.0.2.2 ; derived: alias of www.host.example\n"), "{shown}");
-    // What is exported can take the place of the file.
+    // The export can replace the file.
     let exported = zone_command(&directory, "export");
     assert!(
         exported.contains("example.com. IN ALIAS www.host.example.\n") && !exported.contains("192.0.2.2"),

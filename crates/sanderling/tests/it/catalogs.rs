@@ -116,7 +116,7 @@ fn bind_consumer(address: SocketAddr, primary: SocketAddr) -> NameServer {
     })
 }
 
-/// NSD before 4.9 knows no catalogs: as its operators do, the test passes what the transferred catalog lists on to
+/// NSD before 4.9 knows no catalogs: as its operators do, the test passes the zones of the transferred catalog on to
 /// `nsd-control`.
 fn nsd_consumer(address: SocketAddr, primary: SocketAddr) -> NameServer {
     Program::Nsd.start_with(address, |home| {
@@ -137,7 +137,7 @@ fn nsd_consumer(address: SocketAddr, primary: SocketAddr) -> NameServer {
     })
 }
 
-/// Has NSD serve what its version of the catalog lists.
+/// Makes NSD serve the zones in its version of the catalog.
 fn update_nsd(nsd: &NameServer, zones: &mut BTreeSet<String>) {
     let now = listed(nsd.address());
     for (command, names) in [("delzone", zones.difference(&now)), ("addzone", now.difference(zones))] {
@@ -228,7 +228,7 @@ fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
     wait_for_all(0..count, true, &mut nsd_zones);
     // Another rule of transfers is for this zone.
     assert!(!listed(primary).contains("private.test"));
-    // Only those that may transfer it see it.
+    // Only clients that may transfer the catalog see it.
     for arguments in [&[CATALOG, "SOA"][..], &[CATALOG, "AXFR"], &["version.catalog.example", "TXT"]] {
         let refused = dig(primary, arguments).text();
         assert!(refused.contains("REFUSED") || refused.contains("Transfer failed"), "{arguments:?}: {refused}");
@@ -258,7 +258,7 @@ fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
     let changes = records(&kdig(primary, &["+tcp", "-y", TSIG, CATALOG, &format!("IXFR={first_serial}")]));
     assert_eq!(changes.iter().filter(|line| line.contains(" ptr ")).count(), 6, "{changes:?}");
     wait_for_all(count..count + 3, true, &mut nsd_zones);
-    // They did not have the new zones yet when they were told of them.
+    // The secondaries did not have the new zones yet when they received NOTIFY.
     assert!(!server.errors().contains(&format!("z{count}.test: NOTIFY of serial")), "{}", server.errors());
     wait_for_all(0..3, false, &mut nsd_zones);
     // A zone whose file is broken stays in the catalog, and so do all others; one more file is a zone more.
@@ -424,7 +424,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
     wait_until("the status names it", || directory.control("status").text().contains(refused));
     primary.replace("one", &catalog_text(8, &(members(["m1", "m2"]) + "m3.zones PTR .\n")));
     server.wait_for_error("catalogs: 3 zones; 1 added, 0 removed, 0 reset");
-    // Another label: what is stored is dropped, and transferred again.
+    // After a change of the label, the stored zone is dropped, and transferred again.
     let before = transferred_at(&directory, "a.test").expect("a version");
     let unchanged = transferred_at(&directory, "b.test").expect("a version");
     primary.replace("one", &catalog_text(9, &members(["m8", "m2"])));
@@ -455,7 +455,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
         std::fs::read_to_string(directory.path().join("state/zones/members")).unwrap().contains("elsewhere")
     });
     check("a.test", Some("a"));
-    // After a start without the primary, all is served.
+    // After a start without the primary, all zones are served.
     drop(primary.server.stop());
     drop(server.stop());
     let server = start(&directory);
@@ -467,7 +467,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
     let listed = run_to_end(list, DEADLINE);
     assert!(listed.text().contains("two.catalog"), "{listed}");
     drop(server);
-    // Without its section, a catalog brings nothing.
+    // Without its section, a catalog adds no zones.
     let without_one = format!("[catalog.\"two{}", sections.split_once("[catalog.\"two").unwrap().1);
     let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
     directory.replace("sanderling.toml", config.replace(&sections, &without_one).as_bytes());

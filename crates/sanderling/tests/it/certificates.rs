@@ -1,5 +1,5 @@
 //! Certificates by ACME, from an empty state folder to a trusted answer over HTTPS, with Pebble as certificate
-//! authority. It looks up names by the DNS server under test.
+//! authority. Pebble resolves names with the DNS server under test.
 
 mod authorities;
 mod checks;
@@ -129,7 +129,7 @@ impl Setup {
         fs::read_to_string(self.directory.path().join("pebble.log")).unwrap_or_default()
     }
 
-    /// The process ID of the agent.
+    /// The agent's process ID.
     pub(crate) fn agent(&self) -> Option<String> {
         let status = self.directory.control("status").text();
         let line = status.lines().find_map(|line| line.strip_prefix("agent process "))?;
@@ -183,7 +183,7 @@ fn certificate_is_issued_by_a_record_in_the_zone_from_an_empty_state_folder() {
 #[test]
 fn certificate_is_issued_over_http_where_the_zone_is_elsewhere() {
     let mut setup = Setup::new("[domain.\"com\"]\nzone = \"other.zone\"\ncertificate = \"none\"");
-    // The zone of the authority's look-ups is here, but the agent does not take it for that of the domain.
+    // This server has the zone for the authority's look-ups, but the agent does not take it for the domain's zone.
     let config = fs::read_to_string(setup.directory.path().join("sanderling.toml")).unwrap();
     let config = config
         .replace("[domain.\"com\"]\nzone = \"other.zone\"\ncertificate = \"none\"", "")
@@ -231,7 +231,7 @@ fn killed_authority_and_killed_agent_only_delay_a_certificate() {
     wait_until("an order is in progress", || challenge().is_some_and(|text| !text.is_empty()));
     let first = setup.agent().expect("it runs");
     assert!(send_signal("KILL", &first));
-    // The record of a dead agent is removed, and the next agent goes on with the same order.
+    // A killed agent's record is removed, and the next agent continues with the same order.
     wait_until("another agent runs", || setup.agent().is_some_and(|agent| agent != first));
     // The authority may have validated the name before it is killed.
     let chain = setup.directory.path().join("state/certificates/example.com/fullchain.pem");

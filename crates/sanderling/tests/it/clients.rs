@@ -1,4 +1,4 @@
-//! Clients of the whole program: proxies that name them, and how many requests they may make.
+//! Clients of the whole program: proxies that name them, and limits of their requests.
 
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, run_program, tcp_exchange, wait_until,

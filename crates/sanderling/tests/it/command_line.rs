@@ -175,7 +175,8 @@ fn missing_directory_of_the_control_socket_is_reported() {
     let (public, path) = (directory.argument("public"), directory.argument("a/b/control"));
     let arguments = ["serve", &public, "--http", "127.0.0.1:0", "--control", &path];
     let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
-    server.wait_for_error("a does not exist; create it or name another path; the server runs without it; use SIGHUP");
+    server
+        .wait_for_error("a does not exist; create it or specify another path; the server runs without it; use SIGHUP");
     assert!(!directory.path().join("a").exists());
     // Without a control socket there is no status to print if the test fails.
     assert_eq!(server.stop().code(), Some(0));

@@ -164,7 +164,7 @@ fn idle_http_connection_is_closed_for_a_new_one_at_the_limit_and_that_is_logged(
 #[test]
 fn client_that_receives_below_the_least_rate_is_reset_and_that_is_logged() {
     const FILE_BYTES: usize = 64 << 20;
-    // Enough for each send timeout, and too little to end within some of them.
+    // The rate suffices for each send timeout, but not to finish within some of them.
     const CLIENT_BYTES_PER_S: usize = 10_000_000;
     let limits = "http_send_timeout_ms = 1000\nhttp_send_rate_min = 1000000000000";
     let content = vec![b'x'; FILE_BYTES];

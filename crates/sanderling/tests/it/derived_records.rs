@@ -1,4 +1,4 @@
-//! Records that follow the server: what `derive` adds to the answered zone.
+//! Records that follow the server, which `derive` adds to the served zone.
 
 mod rotation;
 
@@ -55,7 +55,7 @@ fn https_and_caa_follow_listeners_certificates_and_accounts() {
     show.args(["zone", "show", "example.com", "--control", &setup.directory.argument("control")]);
     let shown = run_to_end(show, DEADLINE).text();
     for (record, comment) in [
-        (" IN SOA ", " ; derived: the serial of the file is 1\n"),
+        (" IN SOA ", " ; derived: the file's serial is 1\n"),
         (" IN HTTPS ", " ; derived: https\n"),
         (" IN CAA ", " ; derived: caa\n"),
         (" IN NS ", "ns.example.com.\n"),
@@ -82,7 +82,7 @@ fn https_and_caa_follow_listeners_certificates_and_accounts() {
             && checked.errors.contains("note: the file has precedence: no CAA record is derived for example.com"),
         "{checked}"
     );
-    // What is derived outlives the server, so that the serial does not go back.
+    // Derived records outlive the server, so that the serial does not go back.
     drop(server);
     let server = setup.start_server();
     assert_eq!(serial(server.dns()), raised + 1);
@@ -121,7 +121,7 @@ fn policy_for_mail_servers_is_served_and_its_record_follows_it() {
     setup.directory.control_with("reload", &["example.com"]);
     assert_eq!(policy(PATH), expected("mail.other.example"));
     assert_ne!(records(dns, "_mta-sts.example.com", "TXT"), id);
-    // It is served before the agent of another server process says anything.
+    // The record is served before the agent of another server process reports anything.
     setup.replace_in_config("mode = \"enforce\"", "mode = \"none\"");
     setup.directory.control("reload");
     assert!(policy(PATH).contains("mode: none\r\n"), "{}", policy(PATH));

@@ -19,7 +19,7 @@ fn config(dns: &str) -> String {
     format!("[dns]\nlisten = [\"127.0.0.1:0\"]\n{dns}\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\n")
 }
 
-/// What dig prints about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
+/// The output of dig about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
 fn cookie(server: SocketAddr, cookie: &str) -> String {
     let reply = dig_udp(server, &["example.com", "SOA", &format!("+cookie={cookie}")]).text();
     let line = reply.lines().find_map(|line| line.strip_prefix("; COOKIE: "));
@@ -70,7 +70,7 @@ fn name_version_and_cookie_are_no_errors() {
     let client = UdpClient::new(server.dns());
     client.send(b"\0\x01\0\0\0\0\0\0\0\0\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08clientco");
     assert_eq!(client.receive()[3] & 15, 0);
-    // What no option answers is an error.
+    // A question without a configured answer is an error.
     let reply = dig_udp(server.dns(), &["CH", "TXT", "authors.bind", "+nocookie", "+tries=1", "+time=1"]);
     assert!(reply.code() == Some(9), "no reply: {reply}");
 }
@@ -82,7 +82,7 @@ fn cookies_outlive_a_reload_an_upgrade_and_a_crash() {
     let first = cookie(server.dns(), CLIENT_COOKIE);
     let first = hex(&first);
     assert!(first.starts_with(CLIENT_COOKIE) && first.len() == 48, "{first}");
-    // A valid cookie that is not old is returned as it is.
+    // A valid and recent cookie is returned unchanged.
     let check = |server: &TestServer| assert_eq!(hex(&cookie(server.dns(), first)), first);
     check(&server);
     directory.replace("sanderling.toml", (config("") + "[limits]\ndns_cname_chain_max = 8\n").as_bytes());
@@ -93,7 +93,7 @@ fn cookies_outlive_a_reload_an_upgrade_and_a_crash() {
         assert_ne!(server.server_process_id(), process, "{verb} has started another process");
         check(&server);
     }
-    // Another one, made up, is replaced.
+    // An invented cookie is replaced.
     let made_up = format!("{CLIENT_COOKIE}{}", "01000000".to_owned() + &"0".repeat(24));
     assert_ne!(hex(&cookie(server.dns(), &made_up)), made_up);
 }
@@ -138,7 +138,7 @@ fn servers_with_the_same_secret_accept_the_cookies_of_each_other() {
 fn no_cookie_is_sent_if_they_are_off() {
     let directory = domain("cookies = false");
     let server = TestServer::start_command(directory.serve_command(), DNS);
-    // dig prints the cookie of the query if the reply has none.
+    // dig prints the query's cookie if the reply has none.
     assert!(!cookie(server.dns(), CLIENT_COOKIE).contains("(good)"));
 }
 
@@ -148,7 +148,7 @@ fn replies(server: SocketAddr, count: usize) -> (usize, usize) {
     let client = UdpClient::new(server);
     (0..count).for_each(|_| client.send(&query));
     let (mut with_records, mut truncated) = (0, 0);
-    // The last reply is one that has no limit.
+    // The last reply belongs to a kind without a limit.
     client.send(&Question::new("example.com", 6).message());
     while let Some(reply) = client.receive_within(Duration::from_secs(20)) {
         let reply = Reply::parse(&reply);

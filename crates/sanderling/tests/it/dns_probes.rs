@@ -1,5 +1,5 @@
-//! The probes of RFC 8906 §8, by which operators find servers that fail to answer as they should: each as the RFC has
-//! it, with `dig`.
+//! The probes of RFC 8906 §8, which operators use to find servers that answer incorrectly: each as in the RFC, with
+//! `dig`.
 
 use crate::domain::{Domain, ZONE};
 use sanderling_testkit::dig_udp;

@@ -21,7 +21,7 @@ fn domain(keys: &str, limits: &str) -> TestDirectory {
 }
 
 fn config(keys: &str, limits: &str) -> String {
-    // The UDP sockets of nsupdate are reuseport sockets, as those of the server: it must not choose the same port.
+    // The UDP sockets of nsupdate are reuseport sockets, like the server's: it must not choose the same port.
     let listen = free_address();
     format!(
         "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{listen}\"]\n\
@@ -50,7 +50,7 @@ impl Capture {
         Capture { child, file }
     }
 
-    /// Ends the program; what it has read, a line for each message, without the times.
+    /// Ends the program; returns the messages that it has read, one per line, without the times.
     fn messages(mut self) -> Vec<String> {
         assert!(send_signal("TERM", &self.child.id().to_string()));
         self.child.wait().expect("it ends");
@@ -78,19 +78,19 @@ fn update(directory: &TestDirectory, server: &TestServer, name: &str, arguments:
     assert_eq!(ended.code(), Some(0), "{ended}");
 }
 
-/// What the decoder of the project dnstap prints.
+/// The output of the dnstap project's decoder.
 fn decoded(arguments: &[&str]) -> String {
     let ended = run_program("dnstap", "golang-github-dnstap-golang-dnstap-cli", arguments);
     assert_eq!(ended.code(), Some(0), "{ended}");
     ended.text()
 }
 
-/// Waits until so many messages were written, by all connections together.
+/// Waits until this many messages were written, by all connections together.
 fn wait_for_written(directory: &TestDirectory, count: u64) {
     wait_until(&format!("{count} messages"), || counted(directory, "written") >= count);
 }
 
-/// How many messages were `written` or `dropped`.
+/// The number of messages that were `written` or `dropped`.
 fn counted(directory: &TestDirectory, result: &str) -> u64 {
     let name = format!("sanderling_log_lines_total{{log=\"dnstap\",result=\"{result}\"}} ");
     let text = directory.control_with("status", &["--metrics"]).text();
@@ -194,7 +194,7 @@ fn reader_may_come_later_and_return() {
     let directory = domain(", messages = [\"response\"]", "");
     let server = start(&directory);
     server.wait_for_error("cannot open the dnstap stream: connect(");
-    // It is no problem of a reload.
+    // A missing reader is not an error of a reload.
     assert!(directory.control("reload").status.success());
     assert_eq!(Question::new("ns1.example.com", A).query_udp(server.dns()).rcode, NOERROR);
     for file in ["first.fstrm", "second.fstrm"] {
@@ -203,7 +203,7 @@ fn reader_may_come_later_and_return() {
         query_until_written(&directory, &server, written);
         let messages = capture.messages();
         assert!(!messages.is_empty() && messages.iter().all(|line| line.starts_with("AR ")), "{messages:?}");
-        // What follows is dropped, until there is a reader.
+        // Further messages are dropped, until there is a reader.
         let dropped = counted(&directory, "dropped");
         wait_until("messages are dropped", || {
             Question::new("ns1.example.com", A).query_udp(server.dns());
@@ -232,7 +232,7 @@ fn reader_that_reads_nothing_delays_no_reply() {
         }
         counted(&directory, "dropped") > 0
     });
-    // It reads again: what waits is written, and so is what follows.
+    // The reader reads again: waiting and further messages are written.
     let written = counted(&directory, "written");
     let reading = std::thread::spawn(move || connection.read_to_end(&mut Vec::new()));
     query_until_written(&directory, &server, written);

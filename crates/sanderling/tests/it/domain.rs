@@ -46,7 +46,7 @@ pub(crate) struct Domain {
     pub(crate) directory: TestDirectory,
 }
 
-/// What to serve, and how.
+/// The content and the settings to serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'w> {
     /// Paths below the document root, and the contents; no site if there are none.
@@ -66,13 +66,13 @@ impl Default for Setup<'_> {
 }
 
 impl Domain {
-    /// With these files as site.
+    /// Serves these files as a site.
     #[track_caller]
     pub(crate) fn with_site(site: &[(&str, &[u8])]) -> Domain {
         Domain::serve(Setup { site, ..Setup::default() })
     }
 
-    /// With this zone.
+    /// Serves this zone.
     #[track_caller]
     pub(crate) fn with_zone(zone: &str) -> Domain {
         Domain::serve(Setup { zone, ..Setup::default() })
@@ -85,7 +85,7 @@ impl Domain {
         Domain { server: TestServer::start_command(command, listeners), directory }
     }
 
-    /// The same, with this limit of open descriptors.
+    /// Serves `setup` with this limit of open descriptors.
     #[track_caller]
     pub(crate) fn serve_with_descriptors(setup: Setup<'_>, descriptor_count_max: usize) -> Domain {
         let directory = TestDirectory::new();

@@ -1,4 +1,4 @@
-//! Files of the configuration that a site would serve are reported by `check`, at the start and by a reload.
+//! Files of the configuration that a site would serve are reported by `check`, at startup and by a reload.
 
 use sanderling_testkit::http::response_to;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program, sanderling};
@@ -6,7 +6,7 @@ use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_pro
 const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
 const REMEDY: &str = "move it, or serve a folder that contains only public files";
 
-/// The warnings of `check` that a file is served, without the path of the directory.
+/// The warnings of `check` that a file is served, without the directory's path.
 fn warnings(directory: &TestDirectory) -> Vec<String> {
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert_eq!(ended.code(), Some(0), "{ended}");
@@ -207,7 +207,7 @@ fn site_around_the_state_folder_is_not_served_also_after_a_reload() {
         response_to(server.http(), &request).text()
     };
     assert_eq!(get("example.com", "/"), "index");
-    // The directory that was served before is not kept: it has the state folder now.
+    // The previously served directory is not kept: it now contains the state folder.
     configure(&with_state("public", "public/state"));
     let reloaded = directory.control("reload");
     assert!(!reloaded.status.success(), "{reloaded:?}");

@@ -1,5 +1,5 @@
-//! Secrets that the process which serves clients could read, and need not: each is named by the check, the start and
-//! the status. The process itself asks, in its sandbox.
+//! Secrets that the process which serves clients could read, and need not: each is reported by `check`, at startup and
+//! by `status`. The process itself asks, in its sandbox.
 
 use super::https::issue_for;
 use super::name_servers::SECRET;

@@ -1,5 +1,4 @@
-//! A state folder that cannot be written for a while: what is refused meanwhile, what says so, and what goes on after
-//! it.
+//! A state folder that is temporarily not writable: the refused actions, the reports, and the recovery.
 
 use super::name_servers::SECRET;
 use sanderling_testkit::{
@@ -13,7 +12,7 @@ const ZONES: [&str; 2] = ["plain.test", "signed.test"];
 /// Much longer than an answer takes that waits for nothing.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// A small disk with the state folder. It is unmounted when this is dropped.
+/// A small disk with the state folder. The disk is unmounted when this value is dropped.
 struct SmallDisk(String);
 
 impl SmallDisk {
@@ -113,7 +112,7 @@ fn zones_take_updates_again_when_a_full_disk_has_space_again() {
     }
     assert!(line_count() <= before + 1, "{}", server.errors());
     fs::remove_file(&filler).unwrap();
-    // Without an update that would find it out.
+    // No update arrives that would reveal it.
     wait_until("the status is good again", || command(&directory, &["status"]).code() == Some(0));
     assert_eq!(update(&server, &directory, "after"), [true; 2]);
 }
@@ -153,7 +152,7 @@ fn reload_of_a_zone_that_gets_no_thread_is_answered_and_can_be_repeated() {
     directory.write("sanderling.toml", config.as_bytes());
     let server = start(&directory);
     let process = server.server_process_id();
-    // The user of the process may change its soft limit.
+    // The process's user may change its soft limit.
     let set_limit = |limit: &str| {
         let (process, limit) = (process.to_string(), format!("--nproc={limit}:"));
         let user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"];

@@ -1,12 +1,11 @@
-//! The tables of the manual that compare with others: what this program does is shown by the tests that a comment in
-//! the row names.
+//! The comparison tables of the manual: tests named in a comment of the row show each feature of this program.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// What a feature that is missing has in place of tests.
+/// The text for a missing feature, in place of tests.
 const MISSING: &str = "no";
 
 #[test]
@@ -29,7 +28,7 @@ fn each_clause_of_hosting_platforms_names_tests_that_exist() {
     check_tables("docs/redirects-and-headers.md", "| | Netlify |", 3);
 }
 
-/// Checks all tables of a page with a header that begins like this; `column` is that of this program.
+/// Checks all tables of a page with a header that begins like this; `column` is this program's column.
 #[track_caller]
 fn check_tables(page: &str, header: &str, column: usize) {
     let root = Path::new(ROOT);

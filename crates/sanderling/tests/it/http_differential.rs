@@ -1,4 +1,4 @@
-//! The same requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each
+//! Identical requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each
 //! row explains one.
 //!
 //! Compared are the status, the fields that the meaning of the response depends on, the content, and whether the next
@@ -28,7 +28,7 @@ const MODIFIED: Duration = Duration::from_secs(1_699_913_600);
 const FIELDS: [&str; 6] =
     ["Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Content-Encoding", "Vary"];
 
-/// Why both servers may answer differently: the rule that this program follows.
+/// The reason why both servers may answer differently: the rule that this program follows.
 struct Explanation {
     rule: &'static str,
     applies: fn(&Case, &Difference) -> bool,
@@ -125,7 +125,7 @@ const EXPLANATIONS: &[Explanation] = explanations! {
             && difference.is_status("400", &["200"]);
 };
 
-/// One answer: what is compared, by name.
+/// The compared parts of an answer, by name.
 type Answer = BTreeMap<&'static str, String>;
 
 #[derive(Debug)]
@@ -265,7 +265,7 @@ fn split_head(received: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8_lossy(&received[..end]).into_owned(), &received[end + 4..]))
 }
 
-/// nginx with the site of a domain, on a socket in its directory; stopped when it is dropped.
+/// nginx with a domain's site, on a socket in its directory; stopped when it is dropped.
 struct Nginx {
     child: Child,
     socket: PathBuf,

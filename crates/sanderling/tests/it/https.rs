@@ -52,7 +52,7 @@ pub(crate) fn issue_for(name: &str, directory: &TestDirectory, chain: &str, key:
     assert!(ended.status.success(), "{}", ended.errors);
 }
 
-/// What `openssl s_client` prints about a connection with a request.
+/// The output of `openssl s_client` about a connection with a request.
 fn s_client(server: SocketAddr, options: &str) -> String {
     let script = format!(
         "printf 'GET / HTTP/1.1\\r\\nHost: example.com\\r\\nConnection: close\\r\\n\\r\\n' | openssl s_client \
@@ -139,7 +139,7 @@ fn oldest_unfinished_handshake_is_closed_at_the_limit() {
     assert_eq!(clients[0].read(&mut [0; 1]).expect("closed"), 0);
     let status = directory.control("status").text();
     assert!(status.contains("tls_evicted 1") && !status.contains("tls_timeouts"), "{status}");
-    server.wait_for_error("tls_handshakes_max is reached: new connections replace those");
+    server.wait_for_error("tls_handshakes_max is reached: new connections replace the connection");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn changed_certificate_is_used_after_a_reload_that_failed() {
 #[test]
 fn domain_has_certificates_for_clients_of_all_kinds() {
     let directory = domain();
-    // One with an RSA key for the same name, and one for the alias alone.
+    // A certificate with an RSA key for the same name, and one for the alias alone.
     let (chain, key) = (directory.argument("rsa.pem"), directory.argument("rsa.key"));
     let arguments =
         "req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=with-rsa -addext subjectAltName=DNS:example.com";
@@ -471,7 +471,7 @@ fn broken_certificate_at_start_affects_no_other_domain() {
     assert_eq!(get("example.com").text(), "hi\n");
     server.wait_for_error("none.pem` does not exist");
     assert!(directory.control("status").text().contains("b.example: UNAVAILABLE"));
-    // It is not redirected to where nothing answers.
+    // The request is not redirected to an address without a server.
     let code = |host: &str| {
         let connect_to = format!("::{}", server.http());
         curl(&["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--connect-to", &connect_to, &format!("http://{host}/")])

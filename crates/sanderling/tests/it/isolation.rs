@@ -1,4 +1,4 @@
-//! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
+//! A broken zone or site affects no other: at startup, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{
@@ -60,7 +60,7 @@ fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
     assert!(errors.contains("c.zone` does not exist") && errors.contains("missing` does not exist"), "{errors}");
     let status = directory.control("status").text();
     assert!(status.contains("b.example: UNAVAILABLE") && status.contains("a.example: serial 1, 3 records"), "{status}");
-    // All of it is mended by reloads, one after the other.
+    // Successive reloads correct everything.
     directory.write("b.zone", zone(2).as_bytes());
     let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");
@@ -189,7 +189,7 @@ fn crash(server: &TestServer) {
     assert_ne!(server.server_process_id(), old);
 }
 
-/// A zone with this many records beside the SOA record.
+/// A zone with this many records in addition to the SOA record.
 fn zone_of(serial: u32, record_count: usize) -> String {
     let hosts = (2..=record_count).map(|number| format!("h{number} 60 A 192.0.2.1\n"));
     format!("@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\n{}", hosts.collect::<String>())
@@ -277,7 +277,7 @@ fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
     reload(&["--force-zone", "A.Example."], "", "4");
     directory.write("a.zone", zone_of(3, 2).as_bytes());
     reload(&[], "998 of 1001 records are missing", "4");
-    // What a process before has said of a zone does not prevent a file from being served: it may have lied.
+    // An earlier process's report about a zone does not prevent a file from being served: it may have lied.
     crash(&server);
     server.wait_for_error(
         "998 of 1001 records are missing, more than `zone_lost_records_percent_max` (50 %); it is served",
@@ -337,7 +337,7 @@ fn reload_with_a_new_process_is_answered_when_the_old_one_accepts_no_more() {
     let old = server.server_process_id().to_string();
     let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
-    // It cannot say that it accepts no more, for which the supervisor waits two seconds.
+    // The process cannot report that it has stopped accepting, for which the supervisor waits two seconds.
     assert!(send_signal("STOP", &old));
     let began = Instant::now();
     let ended = directory.control("reload");

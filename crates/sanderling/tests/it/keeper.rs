@@ -1,5 +1,5 @@
-//! The keeper of private keys: handshakes of the whole program, ends of its processes, and a client that lies to the
-//! keeper.
+//! The keeper, which holds the private keys: handshakes of the whole program, exits of its processes, and a client that
+//! lies to the keeper.
 
 mod lies;
 mod memory;
@@ -57,7 +57,7 @@ fn is_served(directory: &TestDirectory, https: SocketAddr, options: &[&str]) -> 
     curl(&[&common[..], options].concat()).text() == "hi\n"
 }
 
-/// The running keepers of a supervisor.
+/// A supervisor's running keepers.
 fn keepers(supervisor: u32) -> Vec<u32> {
     let is_keeper = |pid: &u32| {
         let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -74,8 +74,7 @@ fn keeper(server: &TestServer) -> u32 {
 /// A number of the line of `sanderling status` about the keeper.
 fn count(directory: &TestDirectory, name: &str) -> u64 {
     let status = directory.control("status").text();
-    let line =
-        status.lines().find(|line| line.starts_with("keeper of private keys")).unwrap_or_else(|| panic!("{status}"));
+    let line = status.lines().find(|line| line.starts_with("keeper ")).unwrap_or_else(|| panic!("{status}"));
     let found = line.split("; ").find_map(|part| part.strip_prefix(name)?.strip_prefix(": "));
     found.map_or(0, |number| number.parse().expect("a number"))
 }
@@ -196,7 +195,7 @@ fn killed_keeper_is_replaced_and_no_handshake_fails() {
         assert!(counts.iter().all(|[failed_count, _]| *failed_count == 0), "{counts:?}");
     });
     assert_eq!(server.server_process_id(), server_process);
-    // On a slow machine, one that has answered nothing for `hang_timeout` was replaced besides.
+    // On a slow machine, a keeper that has answered nothing for `hang_timeout` may have been replaced as well.
     assert!(count(&directory, "restarts") >= u64::from(kill_count), "{}", server.errors());
     assert!(server.errors().contains("was killed by signal 9; restarting"), "{}", server.errors());
 }
@@ -210,7 +209,7 @@ fn handshakes_wait_for_a_keeper_that_hangs_until_it_goes_on_or_is_replaced() {
     thread::scope(|scope| {
         assert!(send_signal("STOP", &pid.to_string()));
         let clients = [(); 3].map(|()| scope.spawn(|| is_served(&directory, https, &[])));
-        // They do not keep others waiting.
+        // Such handshakes do not delay others.
         connection.get();
         assert!(send_signal("CONT", &pid.to_string()));
         assert!(clients.into_iter().all(|client| client.join().expect("no panic")));

@@ -22,7 +22,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Its copies are in the same place in each process.
+/// Each process has its connection at the same descriptor number.
 const CONNECTION: i32 = 3;
 /// Messages that are sent without end; more with `SANDERLING_LIES`, for example 100000.
 const REPEATED_COUNT: usize = 1_000;
@@ -77,7 +77,7 @@ struct Played {
     directory: TestDirectory,
     server: TestServer,
     https: SocketAddr,
-    /// The most memory of each process that was seen, by its role; that of the supervisor by `None`.
+    /// The peak memory of each process, by role; `None` is the supervisor.
     resident_bytes: BTreeMap<Option<Role>, u64>,
 }
 
@@ -154,7 +154,7 @@ impl Played {
             }
         }
         self.check_supervisor(what);
-        // One that is ended for it has no further lies to send.
+        // A process that is terminated for a lie sends no further lies.
         let errors = self.server.errors()[known_bytes..].to_owned();
         let of_process = |line: &&str| line.contains(&format!(" {pid}: "));
         let is_end = |line: &str| line.ends_with("aborting it") || line.ends_with("restarting it");
@@ -215,7 +215,7 @@ fn ask_for_status(control: &Path) -> Result<(), String> {
     }
 }
 
-/// The count of `SANDERLING_LIES`, if it is set.
+/// The number in `SANDERLING_LIES`, if set.
 fn long_count() -> Option<usize> {
     std::env::var("SANDERLING_LIES").ok().map(|text| text.parse().expect("a number"))
 }
@@ -261,7 +261,7 @@ fn play_events(role: Role) {
         if is_own {
             let what = format!("{} of {role:?}, {count} times", row.name());
             played.lie(role, &what, &row.packet(Lie::Honest), count);
-            // The last version of what is kept for the next process is not an honest one.
+            // The last version kept for the next process is not honest.
             played.lie(role, &what, &row.packet(Lie::Maximum), 1);
         }
         if role == Role::ServerProcess {
@@ -337,7 +337,7 @@ fn commands_of_other_processes_are_not_carried_out() {
     assert_eq!(played.server.stop().code(), Some(0));
 }
 
-/// What the page of the listeners and the orphan share: a server with a site and a zone alone.
+/// A server with only a site and a zone, shared by the tests of listeners and of the orphan.
 fn small_directory() -> TestDirectory {
     let config = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
         [domain.\"example.com\"]\nsite = \"public\"\nzone = \"a.zone\"\n";

@@ -1,5 +1,5 @@
-//! Keys and states of signed zones that are lost, and parent zones that have a DS record of them: no new key takes
-//! their place, and all views say so.
+//! Lost keys and states of signed zones whose parent zones have DS records: no new key replaces them, and all views
+//! report it.
 
 use sanderling_testkit::{
     DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling,
@@ -111,14 +111,14 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert!(server.errors().contains(&format!("it cannot be signed: the parent zone has DS records (key tags {tag})")));
     drop(server);
 
-    // It is restored.
+    // The state folder is restored.
     fs::remove_dir_all(fixture.directory.path().join("state")).expect("removed");
     fixture.rename("lost", "state");
     let server = fixture.start();
     assert_eq!(fixture.wait_until_signed(), keys);
     drop(server);
 
-    // Only the state of the keys is lost: the key is still there.
+    // Only the keys' state is lost: the key is still there.
     fs::remove_dir_all(fixture.directory.path().join("state/signing")).expect("removed");
     fs::remove_dir_all(fixture.directory.path().join("state/signed")).expect("removed");
     let server = fixture.start();
@@ -127,7 +127,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert!(refused.code() == Some(1) && refused.errors.contains("it already has keys"), "{refused}");
     drop(server);
 
-    // The operator knows better.
+    // The operator's choice takes precedence.
     fixture.rename("state", "lost");
     let _server = fixture.start();
     fixture.wait_for_problem("the parent zone has DS records (key tags ");
@@ -174,7 +174,7 @@ fn lost_private_key_is_noticed_at_the_next_start() {
     drop(server);
 
     fs::write(&file, key).expect("written");
-    // As root this test makes files that the user of the server may not read.
+    // As root this test makes files that the server's user may not read.
     let owner = fs::metadata(&folder).expect("it exists");
     std::os::unix::fs::chown(&file, Some(owner.uid()), Some(owner.gid())).expect("changed");
     let checked = check(&fixture.directory);
@@ -200,9 +200,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let ended = run_to_end(fixture.directory.serve_command(), DEADLINE);
         assert_eq!(ended.code(), Some(78), "{ended}");
         assert!(
-            ended
-                .errors
-                .contains(" belongs to user root; give all of it to the user that serves: chown -R sanderling "),
+            ended.errors.contains(" belongs to user root; change its owner to the server's user: chown -R sanderling "),
             "{ended}"
         );
         let mut check = sanderling();
@@ -212,7 +210,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let user = run_program("id", "coreutils", &["-u", "sanderling"]).text();
         assert!(run_program("chown", "coreutils", &["-R", user.trim(), &state]).status.success());
     }
-    // One file, or one that the agent has made unusable on purpose, does not prevent the start.
+    // A single wrong file, or one that the agent has made unusable on purpose, does not prevent startup.
     let wrong = format!("{state}/zones/wrong");
     std::fs::create_dir(&wrong).expect("created");
     let server = fixture.start();

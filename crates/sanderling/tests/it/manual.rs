@@ -33,7 +33,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("acme.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
     ("transfer.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
 ];
-/// What a configuration may leave to that of an earlier task.
+/// The part that an example may omit, since an earlier example has it.
 const SITE: &str = "\n[domain.\"example.com\"]\nsite = \"public\"\n";
 /// Paths and names of other machines.
 const ELSEWHERE: [(&str, &str); 4] = [

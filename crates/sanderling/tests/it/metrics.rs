@@ -1,4 +1,4 @@
-//! Metrics of the whole program: what is counted, where it is read, and that the manual lists it.
+//! Metrics of the whole program: the counters, their endpoints, and their list in the manual.
 
 use sanderling_testkit::dns::Question;
 use sanderling_testkit::http::{HttpClient, response_to};

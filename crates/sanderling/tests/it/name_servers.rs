@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The secret of the key `transfer`.
 pub(crate) const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
-/// The same for `dig -y`.
+/// The key for `dig -y`.
 pub(crate) const TSIG: &str = "hmac-sha256:transfer:c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Program {
     BindTls,
 }
 
-/// The other server of the zone.
+/// The zone's other server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// The program is a secondary of it.
@@ -164,7 +164,7 @@ impl NameServer {
         assert!(send_signal("HUP", &self.child.id().to_string()));
     }
 
-    /// Replaces the zone of a primary, which loads it.
+    /// Replaces a primary's zone, which loads it.
     pub(crate) fn replace_zone(&self, zone: &str) {
         self.home.replace("zone", zone.as_bytes());
         assert!(send_signal("HUP", &self.child.id().to_string()));
@@ -219,8 +219,8 @@ impl Drop for Unbound {
 }
 
 impl Unbound {
-    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in
-    /// these; several of one zone follow each other.
+    /// Starts it at `address`, with `options` for its section `server`. The resolver queries the servers in `zones` for
+    /// names in these zones; several servers of a zone follow each other.
     pub(crate) fn start(address: SocketAddr, options: &str, zones: &[(&str, SocketAddr)]) -> Unbound {
         let home = TestDirectory::new();
         let (folder, port) = (home.path().display(), address.port());
@@ -254,7 +254,7 @@ impl Unbound {
     }
 }
 
-/// The records of a transfer, without comments and signatures, in any order.
+/// A transfer's records, without comments and signatures, in any order.
 pub(crate) fn records(ended: &Ended) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>().join(" ");
     let text = ended.text();

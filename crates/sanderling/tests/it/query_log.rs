@@ -1,4 +1,4 @@
-//! The query log of the whole program: what is written for each transport, and that it delays no reply.
+//! The whole program's query log: the lines for each transport, and that logging delays no reply.
 
 use sanderling_testkit::dns::{A, NOERROR, Question};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, run_program, udp_reply, wait_until};
@@ -78,7 +78,7 @@ fn log_that_takes_nothing_delays_no_reply() {
         domain("[log]\nqueries = \"fifo\"\nqueries_format = \"json\"\n[limits]\nrequest_log_queue_max = \"64KiB\"");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
-    // It is open for reading, and nobody reads.
+    // The FIFO is open for reading, and no process reads.
     let reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let server = TestServer::start_command(directory.serve_command(), DNS);
     // A pipe holds 64 KiB, and the queue as many: 2,000 lines of over 100 bytes are more.

@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
 const CONFIG: &str = "workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"releases/current\"\n\
     cache = \"fingerprinted\"\n";
-/// Lines of a page: more than is kept in memory, so that it is sent in parts.
+/// Lines of a page that is too large to be kept in memory, so that it is sent in parts.
 const LINES: usize = 20_000;
 
 /// A server of the release 1.
@@ -78,7 +78,7 @@ impl Fixture {
         status
     }
 
-    /// Where a link of the folder leads.
+    /// The target of a link in the folder.
     fn link(&self, name: &str) -> String {
         fs::read_link(self.path(name)).map_or_else(|_| String::new(), |target| target.display().to_string())
     }
@@ -140,7 +140,7 @@ fn publish_under_load_loses_no_request_and_closes_no_connection() {
             let number = number_of(&page);
             assert!(number >= newest, "release {number} after {newest}");
             newest = number;
-            // By another connection, and so perhaps by another worker.
+            // The request uses another connection, which another worker may serve.
             assert_eq!(get(&mut scripts_client, &script_path(number)), (200, format!("script {number}\n")));
             pages.fetch_add(1, Ordering::Relaxed);
         }
@@ -207,7 +207,7 @@ fn files_with_a_hash_in_their_name_of_the_two_releases_before_are_served() {
     assert_eq!([1, 2, 3, 4].map(|number| fixture.script(number)), [404, 200, 200, 200]);
 }
 
-/// Whatever its name looks like.
+/// The name of the file does not matter.
 #[test]
 fn removed_document_is_gone_as_soon_as_the_release_is_published() {
     const NAMES: [&str; 8] = [
@@ -357,8 +357,8 @@ fn first_release_of_a_site_that_had_none_is_served() {
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let fixture = Fixture { directory, server };
     assert_eq!(get(&mut fixture.client(), "/").0, 503);
-    // The sandbox of the first process does not allow a folder that was not there. It may accept connections until it
-    // has exited.
+    // The first process's sandbox does not allow a folder that was not there. The replaced process may accept
+    // connections until it has exited.
     fixture.publish_well(Some("1"), "example.com: release 1\n");
     wait_until("the new process serves", || get(&mut fixture.client(), "/only-1.html").0 == 200);
     let process = fixture.server.server_process_id();

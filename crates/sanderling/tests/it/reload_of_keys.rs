@@ -1,4 +1,4 @@
-//! A reload that changes a key gives the same server as a start with the changed configuration.
+//! After a reload that changes a key, the server behaves as if started with the changed configuration.
 
 mod files;
 mod fingerprint;
@@ -33,13 +33,13 @@ const WITHOUT_WAY_BACK: &[&str] = &["listeners", "certificate"];
 /// The address of the programs that are started with a change.
 const FRESH: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// What the test has seen.
+/// The observations of the test.
 #[derive(Default)]
 struct Seen {
     change_count: usize,
     /// Changes after which the server looks as before.
     unobservable: Vec<String>,
-    /// How often each of `PROCESSES` was to be replaced, and so on.
+    /// The number of times that each of `PROCESSES` was expected to be replaced, and so on.
     effects: [BTreeMap<Effect, usize>; 3],
     differences: Vec<String>,
 }
@@ -198,7 +198,7 @@ impl Seen {
     }
 }
 
-/// The changes to check: of all keys with `SANDERLING_RELOAD_KEYS=all`, of some, such as those of `Dns`, or a sample.
+/// The changes to check: all keys with `SANDERLING_RELOAD_KEYS=all`, some keys, such as `Dns`, or a sample.
 fn chosen_changes() -> Vec<KeyChange> {
     let mut changes = key_changes();
     changes.extend(limit_changes(&changes));
@@ -241,7 +241,7 @@ fn reload_of_each_key_is_as_a_start() {
             let before = base.clone();
             running = seen.check(running, change, &mut base);
             if base != before {
-                // What the change has left in the state would hide later ones.
+                // The change's effects on the state would hide later changes.
                 running.server.stop();
                 (running, base) = started(&ports, text);
             }

@@ -1,4 +1,4 @@
-//! Which processes a reload replaces, and that what it changes has an effect.
+//! Tests of the processes that a reload replaces, and of the effect of its changes.
 
 use super::name_servers::SECRET;
 use super::updates::update;

@@ -1,4 +1,4 @@
-//! The files of sites and zones are read with the rights of the configured user, never with those of root.
+//! The files of sites and zones are read with the rights of the configured user, never with root's rights.
 
 use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run, run_to_end, sanderling};
 use std::fs;
@@ -94,7 +94,7 @@ fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control
     set_mode(&directory, "private/state", 0o777);
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert!(
-        ended.code() == Some(1) && ended.errors.contains("private/state belongs to user root; give all of it to"),
+        ended.code() == Some(1) && ended.errors.contains("private/state belongs to user root; change its owner to"),
         "{ended}"
     );
     let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
@@ -269,7 +269,7 @@ fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
         assert!(ended.code() == Some(1) && ended.errors.contains(refused), "{text}: {ended}");
         assert!(!directory.path().join("state").exists() && !directory.path().join("control").exists());
     }
-    // Of an earlier version of the program, the folder may belong to nobody.
+    // The folder of an earlier version of the program may belong to nobody.
     fs::create_dir(directory.path().join("state")).expect("ours");
     directory.replace("sanderling.toml", owning[0].as_bytes());
     let ended = run_to_end(without_own_user(&directory, &serve).expect("as before"), DEADLINE);

@@ -1,6 +1,6 @@
-//! Keys that come and go, from the first signature to none, with a parent zone that follows CDS records, as a resolver
-//! sees them that validates and keeps what it has heard: nothing is bogus at any time. Processes are killed at random
-//! moments meanwhile.
+//! Key rollovers, from the first signature to an unsigned zone, with a parent zone that follows CDS records, as a
+//! validating and caching resolver sees them: nothing is bogus at any time. Processes are killed at random moments
+//! meanwhile.
 //!
 //! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the
 //! number of kills, for long runs.
@@ -17,14 +17,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than a rollover takes on a machine with other work.
+/// A time longer than a rollover takes on a busy machine.
 const ROLLOVER_DEADLINE: Duration = Duration::from_secs(180);
 const CHILD: &str = "child.parent.test";
 const CHILD_RECORDS: &str =
     "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
 /// A name server lags behind for so long: caches ask it again, since no record is valid for longer.
 const LAG_TIME: Duration = Duration::from_millis(2500);
-/// What the status says as long as something is to happen.
+/// The words in the status while a step is pending.
 const UNSETTLED: [&str; 8] =
     ["is being", "until a new key", "caches may", " must ", "does not have", "still has", "will be", "will not be"];
 
@@ -33,7 +33,7 @@ struct Domains {
     directory: TestDirectory,
     address: SocketAddr,
     server: Option<TestServer>,
-    /// What the parent zone has.
+    /// The DS records in the parent zone.
     ds: BTreeSet<String>,
     serial: u32,
     resolver: Option<Resolver>,
@@ -57,7 +57,7 @@ impl Resolver {
         self.0.log()
     }
 
-    /// Whether answers are secure, if they may be insecure. A bogus one is an error.
+    /// Whether answers are expected to be secure, although they may be insecure. A bogus one is an error.
     #[track_caller]
     fn check(&self, must_be_secure: bool) {
         for (name, rtype, expected) in
@@ -267,7 +267,7 @@ fn csk_and_its_algorithm_are_replaced_without_a_bogus_answer() {
         let begun = domains.dnssec(&["rollover", CHILD]);
         assert!(begun.contains("the rollover has begun"), "{begun}");
         let again = domains.dnssec(&["rollover", CHILD]);
-        assert!(again.contains("wait for the end of this rollover"), "{again}");
+        assert!(again.contains("wait until this rollover has finished"), "{again}");
     });
     domains.run_rollover("two CSKs, one before the other is in use", 0, |domains| {
         domains.dnssec(&["rollover", CHILD]);
@@ -327,7 +327,7 @@ fn other_address() -> SocketAddr {
 
 impl Domains {
     /// Replaces the ZSK or KSK, with another name server that follows each step only when `catch_up` is called, which
-    /// is when the status has one of the words of `behind`. Nothing goes on before.
+    /// is when the status has one of the words of `behind`. The rollover does not continue before that.
     #[track_caller]
     fn run_rollover_with_lag(&mut self, option: &str, behind: &[&str], mut catch_up: impl FnMut(&Domains)) {
         let before = self.keys();
@@ -364,8 +364,7 @@ fn rollover_waits_for_a_secondary_that_lags() {
     const DNSSEC: &str = "keys = \"ksk-zsk\", ";
     let mut domains = Domains::start(DNSSEC);
     let other = other_address();
-    // It has the zone that it gets when it starts: NOTIFY is refused, and an hour passes between two questions for the
-    // serial.
+    // The server has the zone from startup: NOTIFY is refused, and an hour passes between two questions for the serial.
     let start = |primary: SocketAddr| {
         Program::Knot.start_with(other, |home| {
             format!(
@@ -414,7 +413,7 @@ fn rollover_waits_for_another_signer_to_take_over_the_keys() {
     let (dnskey, ds) = (data("key", "DNSKEY\t"), data("ds", "DS\t"));
     let mut server = None;
     let mut serial = 1000;
-    // It takes over the DNSKEY records of this signer.
+    // The other signer takes over the DNSKEY records of this signer.
     let mut take_over = |domains: &Domains| {
         serial += 1;
         let mut text = CHILD_RECORDS.replace("host 1 ", &format!("host {serial} "));

@@ -72,7 +72,7 @@ fn check_secondary_of(program: Program) {
     primary.replace_zone(&zone(0, 2));
     wait_for_version(&server, &primary, 0);
     server.wait_for_error(&format!("serial {} -> 0 transferred from {address}, its changes", u32::MAX));
-    // It has a journal of its own for its secondaries.
+    // The secondary has its own journal for its secondaries.
     let changes = records(&kdig(server.dns(), &["+tcp", "example.com", &format!("IXFR={}", u32::MAX)]));
     assert!((5..20).contains(&changes.len()), "{changes:?}");
     server.kill_children();
@@ -165,12 +165,12 @@ fn changes_of_a_large_zone_are_appended_to_a_log() {
     assert!(!log.exists());
 }
 
-/// How a primary answers.
+/// The behaviour of a primary.
 #[derive(Clone, Copy, Debug)]
 enum Behaviour {
-    /// It announces the first serial, and transfers the second one.
+    /// The primary announces the first serial, and transfers the second.
     Transfers(u32, u32),
-    /// It does not answer at all.
+    /// The primary does not answer at all.
     Silent,
     Refuses,
     /// The transfer does not begin with the SOA.
@@ -181,7 +181,7 @@ enum Behaviour {
     Endless,
     /// Messages without records, without end.
     Empty,
-    /// One short message after the other.
+    /// The primary sends one short message after another.
     Trickles,
     /// A zone of more than 64 KiB, with this serial.
     Long(u32),
@@ -225,7 +225,7 @@ fn reply(query: &[u8], rcode: u8, records: &[Vec<u8>]) -> Vec<u8> {
     reply
 }
 
-/// A primary whose behaviour the test chooses. It ends with the test.
+/// A primary whose behaviour the test chooses. The primary ends with the test.
 struct LyingPrimary {
     address: SocketAddr,
     behaviour: Arc<Mutex<Behaviour>>,

@@ -54,7 +54,7 @@ fn entry_points(server: &TestServer) -> Vec<String> {
     keys.lines().filter(|key| key.starts_with("257 ")).map(str::to_owned).collect()
 }
 
-/// What validates with these keys, and with no other trust anchor.
+/// The names that validate with these keys as the only trust anchor.
 pub(crate) fn validate(server: &TestServer, directory: &TestDirectory, name: &str, rtype: &str) -> String {
     let mut anchors = String::new();
     for key in entry_points(server) {
@@ -121,7 +121,7 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
     // Not all name servers of the zone have it.
     assert!(!status(&directory).contains(" IN DS "), "{}", status(&directory));
     assert_eq!(dig(server.dns(), &["+short", "example.com", "CDS"]).text(), "");
-    // The version of the file may have been served before.
+    // The file's version may have been served before.
     assert_eq!(serial(&server), 8);
     let mut export = sanderling();
     export.args(["zone", "export", "example.com", "--control", &directory.argument("control")]);
@@ -255,7 +255,7 @@ fn each_line_of_the_log_has_its_priority_for_journald() {
 fn state_folder_that_can_be_created_only_later_needs_no_reload() {
     let directory = configure("dnssec = true");
     let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
-    // The sandbox allows the folder of the zone.
+    // The sandbox allows the zone's folder.
     directory.write("zones/example.com.zone", zone(7, 2).as_bytes());
     let text = text.replace("\"state\"", "\"missing/state\"").replace("\"example.com.zone", "\"zones/example.com.zone");
     directory.replace("sanderling.toml", text.as_bytes());
@@ -269,7 +269,7 @@ fn state_folder_that_can_be_created_only_later_needs_no_reload() {
     let status = directory.control("status").text();
     if !status.contains("Landlock not supported") {
         assert_ne!(server.server_process_id(), process);
-        assert!(errors.contains("because the sandbox of the running process does not allow"), "{errors}");
+        assert!(errors.contains("because the running process's sandbox does not allow"), "{errors}");
     }
     wait_until("all is well", || directory.control("status").text().contains("problems      none"));
 }
@@ -291,7 +291,7 @@ fn keys_and_versions_outlive_processes() {
     let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
     server.kill_all();
     let server = start(&directory);
-    // It is signed from the first answer on, with the same signatures.
+    // The zone is signed from the first answer on, with the same signatures.
     assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred);
     assert_eq!(entry_points(&server), before);
     directory.replace("example.com.zone", zone(31, 6).as_bytes());
@@ -378,7 +378,7 @@ fn zone_with_a_key_of_another_is_served_unsigned_and_check_and_status_say_so() {
     wait_until("it is not signed", || list().contains("  unsigned  "));
     let status = || directory.control("status").text();
     wait_until("the status says why", || status().contains("  zone example.com: it cannot be signed: "));
-    // Without that key, it is.
+    // Without that key, the zone is signed.
     directory.replace("example.com.zone", zone(8, 2).as_bytes());
     let reload = directory.control("reload");
     assert!(reload.status.success(), "{reload}");
@@ -481,7 +481,7 @@ fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
     check_whole_zone(&server, &setup.directory);
     let log = server.errors();
     assert!(!log.contains("certificate example.com: the name server"), "{log}");
-    // Changes that come at once are signed together; but the record of the authority is removed after it was seen.
+    // Changes that come at once are signed together; but the authority's record is removed after it was seen.
     assert!(log.matches("new signatures").count() >= 2, "{log}");
 }
 
@@ -551,8 +551,8 @@ fn keys_of_bind_are_imported_and_exported() {
     assert!(signed.status.success(), "{signed}");
 }
 
-/// Each version is signed in part, stored in the log, and applied to the version in service: what secondaries get is
-/// complete, and the whole version stays as it was written until the processes end.
+/// Each version is signed in part, stored in the log, and applied to the version in service: secondaries get complete
+/// versions, and the stored whole version does not change until the processes exit.
 #[track_caller]
 fn check_changes_in_part(line: &str) {
     let seed = seed();

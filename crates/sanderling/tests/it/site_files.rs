@@ -1,4 +1,4 @@
-//! Which file answers a request, with the configurations of the manual.
+//! Tests of the file that answers a request, with the configurations of the manual.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ impl Manual {
         Manual { server, directory }
     }
 
-    /// What curl prints in this format, after the content.
+    /// The output of curl in this format, after the content.
     #[track_caller]
     fn curl(&self, host: &str, path: &str, format: &str, arguments: &[&str]) -> String {
         let address = self.server.http();

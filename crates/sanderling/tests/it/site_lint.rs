@@ -14,7 +14,7 @@ fn check(directory: &TestDirectory, arguments: &[&str]) -> Ended {
     run(&[&["check", "--config", &directory.argument("sanderling.toml")], arguments].concat())
 }
 
-/// The warnings of `check`, without the path of the directory.
+/// The warnings of `check`, without the directory's path.
 fn warnings(directory: &TestDirectory) -> Vec<String> {
     let ended = check(directory, &[]);
     assert_eq!(ended.code(), Some(0), "{ended}");

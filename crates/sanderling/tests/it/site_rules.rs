@@ -252,7 +252,7 @@ fn fields_are_on_the_responses_that_may_have_them() {
     let of_log = [cache, "x-frame-options: SAMEORIGIN", "content-type: text/x-log"];
     site.check("/assets/a.log", &[], 200, &of_log);
     site.check("/assets/a.log", &["-r", "0-0"], 206, &of_log);
-    // Parts would have another type than the whole file.
+    // Parts would have a different type than the whole file.
     site.check(
         "/assets/several.log",
         &["-r", "0-0,900-900"],
@@ -265,7 +265,7 @@ fn fields_are_on_the_responses_that_may_have_them() {
     let etag = head.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("an entity tag");
     let condition = format!("If-None-Match: {etag}");
     site.check("/assets/a.log", &["-H", &condition], 304, &[cache, &format!("etag: {etag}"), "!content-type"]);
-    // What is said of a file is not said of an error.
+    // Header fields for a file are not sent with an error.
     site.check("/assets/none", &[], 404, &["x-frame-options: DENY", "!cache-control"]);
     site.check("/assets/none.log", &[], 404, &["content-type: text/plain; charset=utf-8", "!cache-control"]);
     site.check("/assets", &[], 301, &["location: /assets/", "x-frame-options: DENY", "!cache-control"]);

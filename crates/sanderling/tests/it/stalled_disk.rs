@@ -1,4 +1,4 @@
-//! A disk that does not answer delays the responses that need it, and nothing else.
+//! A disk that does not answer delays only the responses that need it.
 
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{
@@ -106,7 +106,7 @@ fn many_reads_that_wait_for_a_disk_delay_no_other_read() {
     with_stalled_disk(|_, disk, server| {
         let mut waiting = waiting_clients(&server, (0..12).map(|number| format!("/disk/{number}{STALLED}")));
         wait_until("all reads", || disk.waiting_count() == waiting.len());
-        // Its content is read by a thread too, even though it is on the same disk.
+        // A thread reads this content too, even though it is on the same disk.
         let mut client = HttpClient::connect(server.http());
         assert_eq!(client.get(&format!("/disk/{ANSWERED}")).body, [CONTENT; FILE_BYTES]);
         assert_eq!(disk.waiting_count(), waiting.len());
@@ -121,10 +121,10 @@ fn many_reads_that_wait_for_a_disk_delay_no_other_read() {
 fn a_replacement_does_not_wait_for_the_exit_of_a_process_that_waits_for_a_disk() {
     with_stalled_disk(|_, disk, server| {
         let _waiting = waiting_client(&server, disk, STALLED);
-        // Its heartbeats stop, and it is killed.
+        // The process's heartbeats stop, and it is killed.
         let process = server.server_process_id();
         assert!(send_signal("STOP", &process.to_string()));
-        // A thread that still runs could accept the connection of the next client, which nobody would answer then.
+        // A thread that still runs could accept the next client's connection, which nobody would answer then.
         wait_until("the stop of all threads", || threads_have_stopped(process));
         assert_eq!(HttpClient::connect(server.http()).get("/").text(), "hi\n");
         assert_eq!(disk.waiting_count(), 1, "the killed process still waits");

@@ -46,7 +46,7 @@ const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 fn descriptors(pid: u32) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs") {
-        // It was closed in the meantime.
+        // The descriptor was closed in the meantime.
         let Ok(target) = fs::read_link(entry.expect("listed").path()) else { continue };
         let target = target.to_string_lossy().into_owned();
         let kind = match target.split_once(":[") {
@@ -105,7 +105,7 @@ fn reloads_and_upgrades_leak_no_descriptors() {
         descriptors(server.process_id())
     };
     let mut first: Option<BTreeMap<String, usize>> = None;
-    // The first count may include those of a process that has just exited.
+    // The first count may include the descriptors of a process that has just exited.
     for _ in 0..4 {
         for verb in ["reload", "upgrade"] {
             let ended = directory.control(verb);
@@ -163,7 +163,7 @@ fn server_process_gives_up_its_privileges() {
     check();
 }
 
-/// Whether other processes of its user may read the memory of a process: if not, its files belong to root (proc(5)).
+/// Whether other processes of its user may read a process's memory: if not, its files belong to root (proc(5)).
 fn is_dumpable(pid: u32) -> bool {
     let owner = fs::metadata(format!("/proc/{pid}/maps")).expect("it runs").uid();
     let user = status(pid, "Uid");
@@ -286,7 +286,7 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         HttpClient::connect(http_address).get("/");
         let announced = format!("http {http_address}\ndns {dns_address}\n");
         wait_until("the announcement", || fs::read_to_string(&output).is_ok_and(|text| text == announced));
-        // One socket of each kind, which both workers share.
+        // There is one socket of each kind, which both workers share.
         let status = directory.control("status").text();
         assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
         stop_and_wait(&directory, &process);
@@ -473,7 +473,7 @@ fn new_directory_in_the_configuration_is_served() {
     let expected = format!("its sandbox does not allow {}", directory.path().join("other").display());
     assert!(ended.text().contains("no connection was closed") || ended.text().contains(&expected), "{ended}");
     wait_for_page(&server, b"new\n");
-    // The same path with another directory.
+    // The path leads to another directory.
     fs::rename(directory.path().join("other"), directory.path().join("old")).expect("no error");
     directory.write("other/index.html", b"newer\n");
     let ended = directory.control("reload");

@@ -101,7 +101,7 @@ fn journal_outlives_the_processes_and_a_damaged_one_is_not_used() {
     kill_server_process(&server);
     server.wait_for_error("example.com.journal: it is damaged; secondaries get the whole zone once");
     assert!(changes_since(&server, 9) > WHOLE);
-    // It begins again.
+    // The journal begins again.
     load_version(&directory, 11);
     assert!(changes_since(&server, 10) < 100);
     kill_after_storing(&directory, &server, 11);
@@ -223,7 +223,7 @@ fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
     server.wait_for_error("is not a single line of base64");
     server.wait_for_error("its last good secret stays in service");
     assert_eq!(count(new), whole);
-    // Also a signed query for something else gets a signed reply.
+    // Even a signed query for something else gets a signed reply.
     let soa = dig(server.dns(), &["-y", new, "example.com", "SOA", "+short"]);
     assert!(soa.text().contains(" 7 2 2 3600 60") && !soa.errors.contains("verify"), "{soa}");
 }
@@ -272,7 +272,7 @@ fn check_secondary(program: Program) {
     wait_until("the secondary has the next version", || secondary.records() == second);
     check_counter(&directory, "dns_transfers_incremental 1");
     let status = directory.control("status").text();
-    // The last one is that of the secondary or of `dig`.
+    // The last transfer is by the secondary or by `dig`.
     let zone_status = zone_command(&directory, "status").text();
     assert!(zone_status.contains("  transfer serial 8 to 127.0.0.1 by "), "{zone_status}");
     assert!(!status.contains("tsig_bad") && !status.contains("dns_transfers_refused"), "{status}");

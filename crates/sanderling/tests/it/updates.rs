@@ -28,7 +28,7 @@ fn configure(of_domain: &str, limits: &str) -> TestDirectory {
     for key in ["transfer", "acme", "other"] {
         directory.write(&format!("{key}.key"), format!("{SECRET}\n").as_bytes());
     }
-    // The UDP sockets of nsupdate are reuseport sockets, as those of the server: it must not choose the same port.
+    // The UDP sockets of nsupdate are reuseport sockets, like the server's: it must not choose the same port.
     let listen = free_address();
     let config = format!(
         "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"{listen}\"]\n\
@@ -61,7 +61,7 @@ fn nsupdate(server: &TestServer, directory: &TestDirectory, key: Option<&str>, l
     nsupdate_with(server.dns(), directory, "nsupdate.txt", key, &format!("{lines}\nsend\n"))
 }
 
-/// The same with a file that has this name. The lines have each `send`.
+/// Runs nsupdate with a file of this name. The lines have each `send`.
 fn nsupdate_with(server: SocketAddr, directory: &TestDirectory, file: &str, key: Option<&str>, lines: &str) -> Ended {
     let complete: Vec<String> = lines.lines().map(complete_name).collect();
     let complete = complete.join("\n");
@@ -168,7 +168,7 @@ fn updates_are_answered_as_rfc_2136_says() {
     server.wait_for_error(
         "with the key acme gets REFUSED: no rule in `update` allows this key to change TXT records at x.example.com.",
     );
-    // What is not an update at all.
+    // A message that is not an update at all.
     let malformed = dig(server.dns(), &["+opcode=update", "+noedns", "example.com", "A"]);
     assert!(malformed.text().contains("FORMERR"), "{malformed}");
     // Late replies are replies.
@@ -227,7 +227,7 @@ fn update_over_tls_is_applied_and_its_reply_is_signed() {
     for (key, is_accepted) in [("transfer", true), ("hmac-sha256:transfer:b3RoZXI=", false)] {
         let (address, proxy) = tls_proxy(dot);
         let lines = format!(";tcp\nadd {}.example.com. TXT \"tls\"\nsend\n", key.len());
-        // nsupdate verifies the signature of the reply.
+        // nsupdate verifies the reply's signature.
         let ended = nsupdate_with(address, &directory, "tls.txt", Some(key), &lines);
         assert_eq!(ended.code() == Some(0), is_accepted, "{key}: {ended}\n{}", server.errors());
         let found = data(&server, &key.len().to_string(), "TXT");
@@ -278,7 +278,7 @@ fn updates_outlive_processes_and_are_applied_to_changed_files() {
         has_all(&server, 4);
         assert_eq!((serial(&server), data(&server, "www", "A").len()), (expected, "192.0.2.22".len()));
     }
-    // What is exported takes the place of the updates.
+    // The export replaces the updates.
     let exported = zone_command(&directory, "export");
     assert!(exported.contains("four.example.com. 60 IN TXT \"4\"") && !exported.contains("old"), "{exported}");
     directory.replace("example.com.zone", exported.replace(" 16 3600 ", " 17 3600 ").as_bytes());
@@ -342,7 +342,7 @@ fn file_with_a_later_serial_drops_updates_only_if_that_is_forced() {
     }
 }
 
-/// Passes datagrams on to `server` and back until there are none for a while, and returns those of the client.
+/// Passes datagrams on to `server` and back until there are none for a while, and returns the client's datagrams.
 fn capture(proxy: &UdpSocket, server: SocketAddr) -> Vec<Vec<u8>> {
     let to_server = UdpSocket::bind("127.0.0.1:0").unwrap();
     to_server.connect(server).unwrap();
@@ -459,8 +459,9 @@ impl Drop for SetOnDrop<'_> {
 /// Names that one client changes repeatedly, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
-/// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns what each name
-/// may have: the number of the last acknowledged update, or nothing, and those of later ones of which nothing is known.
+/// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns the possible
+/// values of each name: the number of the last acknowledged update, or nothing, and the numbers of later updates with
+/// unknown results.
 fn update_names(
     server: SocketAddr,
     directory: &TestDirectory,
@@ -510,7 +511,7 @@ fn update_names(
 fn kills(total: usize, random: &mut fastrand::Rng) -> Vec<(usize, &'static str)> {
     let mut kills = Vec::new();
     for (process, count) in [("internal-agent", total / 1_000), ("internal-server-process", total / 10_000)] {
-        // One of each part of the test. The last part has fewer updates that are acknowledged.
+        // One kill for each part of the test. The last part has fewer updates that are acknowledged.
         let part = total * 9 / 10 / count.max(2);
         kills.extend((0..count.max(2)).map(|index| (index * part + random.usize(..part), process)));
     }
@@ -597,7 +598,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
                 if round % 8 == 7 {
                     kill(&server, "internal-agent");
                 }
-                // It waits until the next agent can sign.
+                // The update waits until the next agent can sign.
                 update(&server, &directory, &lines);
             }
             check_texts(&server, &texts);
@@ -612,7 +613,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
         }
         let status = zone_command(&directory, "status");
         assert!(status.contains("  state    the last signed version is served\n"), "{status}");
-        // What comes with the signatures is not for updates.
+        // Updates must not change records that come with the signatures.
         for refused in [
             "add x RRSIG A 13 3 60 20261207142553 20261123185630 1 example.com. AAAA",
             "delete @ DNSKEY",

@@ -127,7 +127,7 @@ fn names_and_denials_of_random_zones_are_secure() {
         (0..number_or("SANDERLING_SIGNED_ZONES", 4)).map(|index| RandomZone::new(index, &mut random)).collect();
     let (directory, address) = (TestDirectory::new(), free_address());
     let mut config = format!("workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{address}\"]\n");
-    // One zone is signed after the other.
+    // The zones are signed one after another.
     config += "[limits]\nzone_signings_max = 1\n";
     let child = "$TTL 1\n@ SOA ns host 1 3600 600 86400 1\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.9\n*.w TXT \"w\"\n";
     directory.write("child.zone", child.as_bytes());
@@ -161,13 +161,13 @@ fn names_and_denials_of_random_zones_are_secure() {
     for RandomZone { apex, questions, options, .. } in &zones {
         for (name, rtype) in questions {
             let name = format!("{name}{apex}");
-            // The only escape of these names is that of a backslash.
+            // The only escape in these names is a backslash.
             let wire_name = name.replace("\\\\", "\\");
             let ask = |server| Question::new(&wire_name, *rtype).with_signatures().query_tcp(server);
             let (theirs, ours) = (ask(resolver.address()), ask(address));
             let is_secure = theirs.is_validated();
             let leads_to_unsigned = |record: &Record| record.rtype == CNAME && record.rdata.starts_with(b"www.u.");
-            // What is below a zone without signatures, or leads there by an alias.
+            // The name is below a zone without signatures, or an alias leads there.
             let is_unsigned = name.ends_with(&format!(".u.{apex}"))
                 || ours.answer.iter().any(leads_to_unsigned)
                 || name == format!("u.{apex}") && *rtype != DS;

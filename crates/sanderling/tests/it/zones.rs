@@ -86,7 +86,7 @@ fn one_zone_is_reloaded_alone() {
     check(&directory.control("status"), 0, &["a.example: serial 1, 6 records", "3 zones"]);
 }
 
-/// Runs `zone add` or `zone remove` with the configuration of the server.
+/// Runs `zone add` or `zone remove` with the server's configuration.
 #[track_caller]
 fn folder_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
     zone_command(directory, &[arguments, &["--config", &directory.argument("sanderling.toml")]].concat())
@@ -310,7 +310,7 @@ fn signed_zone_is_served_with_the_time_until_which_its_signatures_are_valid() {
     check(&directory.control_with("status", &["--verbose"]), 1, &[expired, "problems      1 zone bogus"]);
 }
 
-/// What `dig +dnssec` prints about the addresses of `name`.
+/// The output of `dig +dnssec` about the addresses of `name`.
 fn dig(server: &TestServer, name: &str) -> String {
     let (ip, port) = (server.dns().ip().to_string(), server.dns().port().to_string());
     let mut command = std::process::Command::new("dig");
@@ -318,7 +318,7 @@ fn dig(server: &TestServer, name: &str) -> String {
     run_to_end(command, DEADLINE).text().split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What a zone file may break by: words of zone files, and bytes of no word.
+/// Pieces that may break a zone file: words of zone files, and other bytes.
 const PIECES: [&[u8]; 12] =
     [b"(", b")", b"\"", b"\\", b";", b"\n", b"$INCLUDE x\n", b"@ CNAME a\n", b"SOA", b"999999999999", b"\0", b"\xff"];
 

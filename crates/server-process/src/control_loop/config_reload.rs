@@ -25,7 +25,7 @@ use std::thread;
 impl ControlLoop<'_> {
     /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
     fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
-        // Before the loader is taken, which an error would not give back.
+        // This precedes taking the loader, which an error would not return.
         let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
         let is_same =
             memfd::read(&self.state.config_text, CONFIGURATION_BYTES_MAX).is_ok_and(|current| current == text);
@@ -65,11 +65,11 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is
-    /// applied.
+    /// Has `load` use the loader on a new thread. `finish` converts the result, which is `None` after a panic, into the
+    /// outcome that is applied.
     ///
     /// # Errors
-    /// There is no thread. The loader is free again, and `finish` was not called.
+    /// Returns an error if the system cannot start a thread. The loader is free again, and `finish` was not called.
     pub(super) fn start_load<T, F>(
         &mut self,
         loader: Loader,
@@ -84,7 +84,7 @@ impl ControlLoop<'_> {
         let (to_thread, given) = mpsc::channel::<(Loader, F)>();
         let run = move || {
             let Ok((mut loader, finish)) = given.recv() else { return };
-            // A bug in a parser fails the load, and nothing else.
+            // A bug in a parser fails only the load.
             let result = catch_unwind(AssertUnwindSafe(|| load(&mut loader))).ok();
             // Fails only if the process exits.
             let _ = sender.send(finish(loader, result));
@@ -120,7 +120,7 @@ impl ControlLoop<'_> {
         let LoadResult { loader, config_text, result } = result;
         self.state.loader = Some(loader);
         let result = result.map(|(config, mut loaded)| {
-            // Before the result: when a client has it, a crash must not lose the versions.
+            // This precedes the result: when a client has the result, a crash must not lose the versions.
             self.keep_zones(loaded.kept.take());
             self.report_journals(&loaded.journals);
             self.report_updates(&loaded.updates);

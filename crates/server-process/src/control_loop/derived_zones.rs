@@ -16,7 +16,7 @@ pub(super) struct DerivedResult {
 }
 
 impl ControlLoop<'_> {
-    /// Takes over what came with a command, if something did. It is applied by the next load.
+    /// Takes over the derived records that came with a command, if any. The next load applies them.
     pub(super) fn receive_derived(&mut self, file: Option<OwnedFd>) {
         match file.map(DerivedSet::from_memfd) {
             None => {}
@@ -26,15 +26,15 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Builds zones again on a new thread, if other records are derived for them. While something else is loaded, that
-    /// waits.
+    /// Builds zones again on a new thread, if other records are derived for them. The rebuild waits while another load
+    /// is in progress.
     pub(super) fn load_derived(&mut self) {
         let derived = Arc::clone(&self.state.derived);
         let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);
         let Some(loader) = self.state.loader.take_if(is_needed) else { return };
         let config = Arc::clone(&self.state.config);
         self.start_building_again(loader, move |loader: &mut Loader| {
-            // On the thread: if none starts, the load stays due.
+            // This runs on the thread: if no thread starts, the load stays due.
             loader.set_derived(derived);
             loader.load_derived(&config)
         });
@@ -55,8 +55,8 @@ impl ControlLoop<'_> {
         });
         self.loads_one = started.is_ok();
         if let Err((error, _)) = started {
-            // It is tried in each iteration.
-            let message = format!("cannot start a thread to build zones: {}; trying again", error_text(&error));
+            // Each iteration retries the start.
+            let message = format!("cannot start a thread to build zones: {}; retrying", error_text(&error));
             self.updates.failures.error("building zones", &message);
         }
     }

@@ -1,6 +1,6 @@
 //! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary
 //! or secondary servers, or may have `ALIAS` or be updated, and which primaries have sent NOTIFY. A process that this
-//! one has replaced is told as well: it answers dynamic updates when this one serves them.
+//! one has replaced is informed as well: it answers dynamic updates when this process serves them.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;
@@ -29,7 +29,7 @@ impl NotifyForwarding {
         NotifyForwarding { inbox, next_at: Instant::now() }
     }
 
-    /// When to forward them.
+    /// The time to forward them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.inbox.is_empty()).then_some(self.next_at)
     }
@@ -83,10 +83,10 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Tells which version of a zone is served, if it is one of them.
+    /// Reports the served version of a zone, if the zone is among them.
     pub(super) fn report_zone(&mut self, zone: &ZoneState) {
         if !zone.added.aliases.is_empty() {
-            // Its targets may not fit into a message.
+            // The `ALIAS` targets may not fit into a message.
             return self.report_zones();
         }
         let config = &self.state.config;
@@ -97,7 +97,7 @@ impl ControlLoop<'_> {
     }
 }
 
-/// `None` if the agent is not concerned.
+/// `None` if the zone does not concern the agent.
 fn served_zone(
     zone: &ZoneState,
     config: &Config,

@@ -18,8 +18,8 @@ pub(super) struct SiteResult {
 }
 
 impl ControlLoop<'_> {
-    /// The site with this index in the configuration leads to another release. The supervisor decides when it is
-    /// loaded.
+    /// Handles that the site with this index in the configuration leads to another release. The supervisor decides when
+    /// it is loaded.
     pub(super) fn on_release_switched(&mut self, index: usize) {
         let Some(site) = self.state.config.sites.get(index) else { return };
         let name = name_of(site);
@@ -85,7 +85,7 @@ impl ControlLoop<'_> {
     }
 }
 
-/// How messages name a site: by its domain, unless it is the site of `serve FOLDER`.
+/// The name of a site in messages: its domain, unless it is the site of `serve FOLDER`.
 fn name_of(site: &Site) -> Option<String> {
     site.hosts.first().map(|host| host.as_str().to_owned())
 }

@@ -15,7 +15,7 @@ impl ControlLoop<'_> {
         log_error(&format!("lost the supervisor; still serving; {}", self.remedy()));
     }
 
-    /// Answers at the control socket what can be answered without a supervisor.
+    /// Answers commands at the control socket that need no supervisor.
     pub(super) fn handle_clients(&mut self) {
         let Some(control) = &mut self.state.control else { return };
         for (client, command) in control.receive_commands() {
@@ -116,7 +116,7 @@ impl ControlLoop<'_> {
         match handover::send(&descriptors, &mut connection) {
             Ok(()) => {
                 self.state.supervisor = Some(connection);
-                // From now on the supervisor answers; the clients have to ask again.
+                // From now on, the supervisor answers; the clients must repeat their commands.
                 control.disconnect_all();
             }
             Err(error) => log_error(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),

@@ -1,5 +1,5 @@
-//! Has dynamic updates applied and stored, and answers them: all that wait of one zone together, and nothing else is
-//! loaded meanwhile.
+//! Has dynamic updates applied and stored, and answers them: all waiting updates of a zone together. No other load runs
+//! meanwhile.
 //!
 //! ```text
 //! inbox → loader → the agent stores what they make → the version is served → the clients are answered
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const GROUP_MAX: usize = 256;
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
-/// The same after the first update, for a zone whose updates continue.
+/// Maximum time from the first update to a merge, for a zone whose updates continue.
 const MERGE_AT_LATEST_AFTER: Duration = Duration::from_secs(300);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
@@ -54,7 +54,7 @@ pub(super) struct UpdateQueue {
     merge: Merge,
 }
 
-/// When the first and the last updates of a zone were made.
+/// The times of a zone's first and last updates.
 #[derive(Clone, Copy, Debug)]
 struct ChangeTimes {
     first: Instant,
@@ -66,7 +66,7 @@ enum Merge {
     None,
     /// A thread builds it.
     Running,
-    /// It waits for the loader, which adds the changes that have been made meanwhile.
+    /// The built version waits for the loader, which adds the changes made meanwhile.
     Built(Box<BuiltVersion>),
 }
 
@@ -84,16 +84,16 @@ struct AwaitedUpdates {
     apex: DomainName,
     /// The serial of the version.
     serial: u32,
-    /// Whether it has the updates. Otherwise they are applied to it.
+    /// Whether the version includes the updates. Otherwise the updates are applied to it.
     has_updates: bool,
     updates: Vec<(ReceivedUpdate, UpdateResult)>,
     deadline: Instant,
 }
 
-/// A version that the agent is to store.
+/// A version that the agent must store.
 struct Storing {
-    /// Here, so that nothing else is loaded; `None` for a version that the agent signs; the agent may hand over others
-    /// in the meantime.
+    /// The loader, held so that no other load runs; `None` for a version that the agent signs: the agent may hand over
+    /// others in the meantime.
     loader: Option<Loader>,
     apex: DomainName,
     version: UpdatedVersion,
@@ -136,7 +136,7 @@ impl UpdateQueue {
         }
     }
 
-    /// When the next update is answered although it is not stored.
+    /// The deadline for the next update, which is then answered although it is not stored.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.inbox.oldest().map(|since| since + self.timeout);
         let awaited = self.awaited.iter().map(|awaited| awaited.deadline);
@@ -199,7 +199,7 @@ impl ControlLoop<'_> {
             }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
-        // After updates, the work that has waited for the loader comes first.
+        // After updates, work that waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
         // The next updates are for that version.
@@ -336,7 +336,7 @@ impl ControlLoop<'_> {
             (None, _) if serial.is_some() => {}
             (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
             (Some(storing), StoreResult::Outdated) => {
-                // They are applied again to the version that another process has stored.
+                // The updates are applied again, to the version that another process has stored.
                 let Storing { loader, apex, updates, .. } = *storing;
                 self.apply_again(updates);
                 self.updates.outdated.insert(apex);
@@ -389,7 +389,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Answers updates that the version of this process has, when the process serves it that has replaced this one.
+    /// Answers updates that this process's version has, when the process serves it that has replaced this one.
     fn answer_when_served(
         &mut self,
         apex: DomainName,
@@ -429,8 +429,8 @@ impl ControlLoop<'_> {
         self.ordered_end == Some(DrainMode::Replaced)
     }
 
-    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is no
-    /// longer served are answered.
+    /// Answers the updates of the version that is in service now, or applies them to it. If the zone is no longer
+    /// served, all its updates are answered.
     fn answer_awaited(&mut self, name: &str, served: Option<u32>) {
         let is_of_version = |awaited: &mut AwaitedUpdates| {
             awaited.apex.as_str() == name && !served.is_some_and(|served| is_later(awaited.serial, served))
@@ -457,8 +457,8 @@ impl ControlLoop<'_> {
         self.answer_when_served(apex, updates, deadline);
     }
 
-    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is searched for
-    /// at each heartbeat, at least.
+    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. A zone to merge is
+    /// looked for at least once per heartbeat.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };
         let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };

@@ -55,7 +55,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// `changes` come with the command to load a zone, and the agent's report for the status of a zone.
+    /// `changes` come with the command to load a zone, and the agent's report for a zone's status.
     pub(super) fn answer_zone_command(
         &mut self,
         command: ZoneCommand,
@@ -111,7 +111,7 @@ impl ControlLoop<'_> {
         let Err((error, finish)) = started else { return };
         let problem = format!("cannot start a thread to load the zone {zone}: {}", error_text(&error));
         log_error(&problem);
-        // The agent, or another client, that waits for the zone is told, and tries again.
+        // The agent, or another client that waits for the zone, is informed and retries.
         if let Some(loader) = self.state.loader.take()
             && let Finished::Zone(result) = finish(loader, Some(Err(problem)))
         {
@@ -178,7 +178,7 @@ impl ControlLoop<'_> {
         let text = outcome_text(&state, before.as_deref(), content, problem_of_agent.as_deref());
         if !is_unchanged {
             if let Ok(apex) = DomainName::parse(&state.name) {
-                // It may be one by changes, which make answers cost more.
+                // The new version may be made from changes, which make answers slower.
                 self.updates.note_change(apex, Instant::now());
             }
             self.put_into_service(entry, &state);
@@ -210,7 +210,7 @@ impl ControlLoop<'_> {
         Some(format!("{reason}; replacing this process, at most once a minute"))
     }
 
-    /// Logs another version of a zone: one a minute, unless it is not as it should be.
+    /// Logs a new version of a zone: at most one line a minute, unless there is a problem.
     pub(super) fn log_version(&mut self, state: &ZoneState, before: Option<&ZoneState>, text: &str) {
         let serials = before.and_then(|before| before.serial).zip(state.serial);
         match serials.filter(|&(from, to)| is_later(to, from) && state.problem.is_none()) {
@@ -243,7 +243,7 @@ impl ControlLoop<'_> {
         self.on_zone_served(&state.name, state.serial);
     }
 
-    /// Stops to serve a zone whose file was removed.
+    /// Stops serving a zone whose file was removed.
     fn apply_removal(&mut self, removed: RemovedZone, client: ZoneClient) {
         let RemovedZone { name, kept, journals } = removed;
         self.keep_zones(kept);
@@ -283,7 +283,7 @@ impl ControlLoop<'_> {
         report: Option<ZoneReport>,
         client: ZoneClient,
     ) {
-        // One reference belongs to this thread.
+        // This thread holds one of the references.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
@@ -318,16 +318,16 @@ impl ControlLoop<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZoneContent {
     SameFiles,
-    /// Its files have changed: the agent has written them again, or comments have changed.
+    /// The zone's files have changed, but not its records: the agent has rewritten them, or comments have changed.
     SameRecords,
     Changed,
 }
 
 fn denied_text(path: &Path) -> String {
-    format!("the sandbox of the running process does not allow {}", path.display())
+    format!("the running process's sandbox does not allow {}", path.display())
 }
 
-/// The result of loading a zone; `transfer_problem` is why it is not transferred.
+/// The result of loading a zone; `transfer_problem` is the reason why it is not transferred.
 fn outcome_text(
     state: &ZoneState,
     before: Option<&ZoneState>,

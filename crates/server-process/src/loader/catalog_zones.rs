@@ -48,7 +48,7 @@ impl Loader {
         report.journals.extend(removed.iter().map(|apex| (apex.as_str().to_owned(), Vec::new())));
         let mut added = Vec::new();
         for member in &members {
-            // A zone of the operator with the same name stays.
+            // The operator's zone of the same name stays.
             if !self.zones.contains_key(&member.apex) {
                 let derivation = Arc::<ZoneDerivation>::default();
                 let entry = self.load_zone(member, derivation, &config.limits, &[], stored, report);
@@ -58,8 +58,8 @@ impl Loader {
         MemberChanges { added, removed }
     }
 
-    /// The zones from catalogs of `config` that are permitted together with the zones of the folder, `of_folder`, and
-    /// for which `is_wanted`. The agent has listed them, which is not believed.
+    /// The zones from catalogs of `config` that are permitted together with the folder's zones, `of_folder`, and for
+    /// which `is_wanted`. The agent has listed them, which is not believed.
     pub(super) fn member_zones<'z>(
         &'z self,
         config: &'z Config,
@@ -84,7 +84,7 @@ impl Loader {
         self.members.zones().filter(is_member).map(|(apex, _)| self.member_zone(apex)).collect()
     }
 
-    /// The zones of the operator that are served, those of the folder among them.
+    /// The operator's served zones, including zones from the folder.
     pub(super) fn served_zones_of_operator(&self) -> impl Iterator<Item = &DomainName> {
         let of_operator = self.zones.iter().filter(|(_, loaded)| loaded.state.origin == ZoneOrigin::Operator);
         of_operator.map(|(apex, _)| apex)

@@ -1,5 +1,5 @@
-//! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading
-//! their files: the operator may be writing them.
+//! Rebuilds zones for which the agent has derived other records, or stored other dynamic updates, without reading their
+//! files: the operator may be writing them.
 
 use super::refused_version::Provenance;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Loader {
-    /// Builds the zones again for which something else is derived than for the versions in service.
+    /// Rebuilds the zones whose derived records differ from the versions in service.
     pub(crate) fn load_derived(&mut self, config: &Config) -> Vec<OneZone> {
         let derived = Arc::clone(&self.derived);
         let derivations = Derivations::new(config, &derived);
@@ -28,7 +28,7 @@ impl Loader {
         built
     }
 
-    /// The zones of the folder for which the agent has derived something.
+    /// The zones of the folder for which the agent has derived records.
     fn derived_zones_of_folder(&self, config: &Config) -> impl Iterator<Item = ZoneConfig> {
         let of_config: HashSet<&DomainName> = config.zones.iter().map(|zone| &zone.apex).collect();
         let names = self.derived.zones.keys().filter_map(|name| DomainName::parse(name).ok());
@@ -49,7 +49,7 @@ impl Loader {
         self.build_again(config, &zone, derivation, "read the dynamic updates").into_iter().collect()
     }
 
-    /// Builds a zone again from the text of the version in service. `action` is what cannot be done without it.
+    /// Builds a zone again from the text of the version in service. `action` is the action that fails without it.
     fn build_again(
         &mut self,
         config: &Config,
@@ -78,7 +78,7 @@ impl Loader {
         }
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
-        // No client waits for the zone and could get the denial of the sandbox.
+        // No client waits for the zone and could get the sandbox's denial.
         Some(OneZone { denial: Denial::None, ..OneZone::new(entry, state, before, kept, report) })
     }
 }
@@ -88,7 +88,7 @@ impl LoadedZone {
     /// an earlier one.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// Returns the reason why the zone cannot be rebuilt.
     fn rebuild(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>, report: &mut Report) -> Result<(), String> {
         let unkept = || "the text of the current version was not kept (`kept_zones_max`)".to_owned();
         let (kept, info) = context.kept.as_ref().zip(self.info).ok_or_else(unkept)?;

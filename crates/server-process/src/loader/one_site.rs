@@ -1,4 +1,4 @@
-//! Loads one site again, without the rest of the configuration: it has another release.
+//! Reloads a site with another release, without the rest of the configuration.
 
 use super::{Loader, Report, Watched};
 use crate::load_status::SiteState;
@@ -43,7 +43,7 @@ impl OneSite {
         sites.with_site(self.index, self.site.clone())
     }
 
-    /// Its watched paths, after it became one of `sites`.
+    /// The site's watched paths, after it became one of `sites`.
     pub(crate) fn watched(self, sites: &Sites) -> Option<WatchedSite> {
         Some(self.watched?.of_site(self.index, &sites.all()[self.index]))
     }

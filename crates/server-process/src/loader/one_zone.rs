@@ -38,9 +38,9 @@ pub(crate) struct OneZone {
     pub(crate) state: Arc<ZoneState>,
     /// The state before; `None` if the zone is new.
     pub(crate) before: Option<Arc<ZoneState>>,
-    /// Its files have the content that they had.
+    /// The content of the zone's files is unchanged.
     pub(crate) is_unchanged: bool,
-    /// It has the records that it had.
+    /// The zone's records are unchanged.
     pub(crate) has_same_records: bool,
     pub(crate) warnings: Vec<Diagnostic>,
     pub(crate) errors: Vec<Diagnostic>,
@@ -51,7 +51,7 @@ pub(crate) struct OneZone {
     pub(crate) journals: ChangedJournals,
     /// The dynamic updates that the agent must store.
     pub(crate) updates: ChangedUpdates,
-    /// If it is a catalog, the zones that it has brought or removed since.
+    /// For a catalog, the zones that it has added or removed since.
     pub(crate) members: MemberChanges,
 }
 
@@ -83,12 +83,11 @@ impl OneZone {
 }
 
 impl Loader {
-    /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
-    /// although it has lost records or its serial went back. A zone whose file is no longer in the zone folder is
-    /// removed.
+    /// Reloads the zone `name` of `config`, unless its files are unchanged; always if it is forced, even if it has lost
+    /// records or its serial went back. A zone whose file is no longer in the zone folder is removed.
     ///
     /// # Errors
-    /// There is no such zone.
+    /// Returns an error if the zone does not exist.
     pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<Reloaded, String> {
         let Some(zone) = self.zone_named(config, name) else {
             return match self.remove_of_folder(config, name) {

@@ -7,7 +7,7 @@ use sanderling_config::Zone as ZoneConfig;
 use sanderling_dns::difference::{MergeOutcome, Merged};
 use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
 
-/// Where a version of a zone comes from.
+/// The origin of a zone's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provenance {
     /// A version kept by an earlier process, which may be compromised: it is served where the files cannot be loaded,
@@ -19,8 +19,8 @@ pub(super) enum Provenance {
 }
 
 impl LoadedZone {
-    /// Why a version with `info` must not replace the last good one. Differences from a version that only an earlier
-    /// process knows are warnings.
+    /// The reason why a version with `info` must not replace the last good one. Differences from a version that only an
+    /// earlier process knows are warnings.
     pub(super) fn refusal(
         &self,
         zone: &ZoneConfig,
@@ -36,7 +36,7 @@ impl LoadedZone {
         let guard = || Some((self.info.as_ref()?, context.limits));
         match self.provenance {
             Provenance::Files => {
-                // A changed file that has been taken once stays.
+                // A changed file that was accepted once stays in use.
                 let merged = updates.map(|updates| &updates.merged);
                 let held = merged.filter(|merged| merged.outcome == MergeOutcome::Applied).and_then(Merged::held);
                 let of_updates = held.map(|later| zone_files::held_updates(&zone.apex, &zone.file, later));

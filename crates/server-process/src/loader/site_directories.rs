@@ -1,5 +1,5 @@
-//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. None of them is
-//! within the state folder, or around it.
+//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. No such
+//! directory contains the state folder or is inside it.
 
 use super::{Loader, Report, ServedRoot, open_directory};
 use crate::access;
@@ -10,17 +10,17 @@ use sanderling_os::directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Directories of sites for which there are no descriptors.
+/// Site directories that lack a descriptor.
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
-    /// Those that are document roots, so that the sites are not served.
+    /// The number of document roots among them; their sites are not served.
     pub(super) root_count: usize,
-    /// Of the first site that has one, if possible of one that is not served.
+    /// The location of the first site with such a directory, if possible of a site that is not served.
     pub(super) location: Option<Location>,
 }
 
-/// Whether a directory is the document root of a site.
+/// Whether a directory is a site's document root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IsRoot {
     No,
@@ -28,7 +28,8 @@ enum IsRoot {
 }
 
 impl Loader {
-    /// The releases before that of `link`, and their indexes. A site is served without one that cannot be opened.
+    /// The releases before the current release of `link`, and their indexes. A site is served without a release that
+    /// cannot be opened.
     pub(super) fn open_previous(
         &mut self,
         site: &sanderling_config::Site,
@@ -73,7 +74,8 @@ impl Loader {
         kept.ok()
     }
 
-    /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
+    /// The link targets that can be opened, and their indexes. A site is served without a link target that cannot be
+    /// opened.
     pub(super) fn open_link_targets(
         &mut self,
         site: &sanderling_config::Site,
@@ -132,7 +134,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// The directory that was opened at `path` is within the state folder, or around it.
+    /// Returns an error if the directory that was opened at `path` is within the state folder, or around it.
     fn check_apart(
         &self,
         kind: &str,
@@ -149,7 +151,7 @@ impl Loader {
     /// The document root of `site`, at `path`; `None` if there is no descriptor for it.
     ///
     /// # Errors
-    /// The document root cannot be opened, or must not be served.
+    /// Returns an error if the document root cannot be opened, or must not be served.
     fn open_root(
         &mut self,
         site: &sanderling_config::Site,

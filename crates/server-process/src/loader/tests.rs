@@ -115,7 +115,7 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     check(&loaded, 1, Some(2), None);
     assert_eq!(loaded.load_status.problem_count(), 1);
     assert_eq!(loaded.load_status.problems_text(), "zone z0.example: not reloaded, keeping serial 1\n");
-    // It is read again each time, until it is correct.
+    // The file is read again each time, until it is correct.
     assert_eq!(fixture.load().load_status.problem_count(), 1);
     fixture.write(0, 3);
     check(&fixture.load(), 0, Some(3), None);
@@ -153,7 +153,7 @@ fn kept_version_is_not_served_in_the_place_of_a_file_that_can_be_loaded() {
 fn nothing_is_built_from_the_kept_version_of_another_process_once_the_file_was_loaded() {
     let mut fixture = Fixture::new(1);
     fixture.load();
-    // As if there had been no memory to keep the version of the file.
+    // As if there had been no memory to keep the file's version.
     fixture.loader.kept = Some(kept_by_a_taken_process());
     let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
     let built = fixture.loader.load_updates(&config, &DomainName::parse("z0.example").unwrap());
@@ -221,7 +221,7 @@ fn one_broken_file_of_the_folder_stops_no_other_one() {
     check(&loaded, 1, Some(1), None);
     assert_eq!(loaded.load_status.problem_count(), 2);
     let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
-    assert!(errors[0].contains("zones/a..b.zone: the file name is not the name of a zone"), "{errors:?}");
+    assert!(errors[0].contains("zones/a..b.zone: the file name is not a zone name"), "{errors:?}");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_transferred_zone_that_is_to_be_signed_keeps_its_version_before() {
     check(&fixture.load(), 0, Some(1), None);
     fs::write(fixture.path("sanderling.toml"), format!("{lines}dnssec = true\n")).unwrap();
     check(&fixture.load(), 0, Some(1), None);
-    // It has expired.
+    // The zone has expired.
     fs::remove_file(transferred).unwrap();
     check(&fixture.load(), 0, None, None);
 }
@@ -392,7 +392,7 @@ fn changes_of_a_transferred_zone_are_applied_to_the_version_in_service() {
     let mut apply = |changes: &[u8]| fixture.loader.apply_changes(&config, &name, changes).map(|one| one.state.serial);
     assert_eq!(apply(&changes[1..]), None);
     assert_eq!(apply(&changes), Some(Some(2)));
-    // They do not lead on from that version.
+    // The changes do not start from that version.
     assert_eq!(apply(&changes), None);
 }
 

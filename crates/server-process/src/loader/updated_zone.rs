@@ -1,5 +1,5 @@
-//! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the
-//! agent has stored before.
+//! Applies dynamic updates to a zone, whose new version is served when the agent has stored them, and applies changes
+//! that the agent has already stored.
 
 use super::{LoadedZone, Loader, OneZone, Provenance, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
@@ -22,21 +22,20 @@ use sanderling_zone_files::{MergedUpdates, PriorUpdates, UpdateState, ZoneUpdate
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Seconds for which the end of the first signature counts as known while a zone changes.
+/// Seconds for which the expiry of the first signature counts as known while a zone changes.
 const EXPIRATION_INTERVAL_S: u64 = 3600;
 
-/// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to
-/// answers.
+/// Minimum number of changed names before building the whole zone is worth it: fewer make no difference to answers.
 const MERGED_NAMES_MIN: usize = 256;
 
 /// The outcome for updates.
 #[derive(Debug)]
 pub(crate) struct UpdatedZone {
-    /// Of the first updates. The others must be applied to the resulting version.
+    /// The number of first updates that were applied. The others must be applied to the resulting version.
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
-    /// Why no version can be made of the first update, which is therefore refused.
+    /// The reason why the first update results in no version, and is therefore refused.
     pub(crate) problem: Option<String>,
     /// The first change that no rule allows.
     pub(crate) denied: Option<DeniedChange>,
@@ -45,7 +44,7 @@ pub(crate) struct UpdatedZone {
 /// A change that no rule allows.
 #[derive(Debug)]
 pub(crate) struct DeniedChange {
-    /// The index of its update.
+    /// The index of the update.
     pub(crate) index: usize,
     pub(crate) owner: NameBuf,
     pub(crate) rtype: Rtype,
@@ -69,7 +68,7 @@ struct MadeVersion {
 }
 
 impl UpdatedZone {
-    /// The same refusal of all, with its cause.
+    /// A refusal of all updates, with its cause.
     pub(crate) fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
         let results = vec![UpdateResult::Refused(refusal); count];
         UpdatedZone { results, version: None, problem, denied: None }
@@ -77,7 +76,7 @@ impl UpdatedZone {
 }
 
 impl Loader {
-    /// Applies updates of the zone `apex`, all of them if a version can be made of all.
+    /// Applies updates of the zone `apex`, all of them if all together result in a version.
     pub(crate) fn apply_updates(
         &mut self,
         config: &Config,
@@ -88,7 +87,7 @@ impl Loader {
         loop {
             match self.try_apply(config, apex, &messages[..count]) {
                 Ok(updated) => return updated,
-                // One update makes a zone that cannot be served: it is found by halving.
+                // An update that results in a zone that cannot be served is found by halving.
                 Err(_) if count > 1 => count /= 2,
                 Err(problem) => return UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem)),
             }
@@ -96,7 +95,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// The reason why no version can be made of them.
+    /// Returns the reason why the updates cannot be applied.
     fn try_apply(
         &mut self,
         config: &Config,
@@ -104,7 +103,7 @@ impl Loader {
         messages: &[&UpdateMessage<'_>],
     ) -> Result<UpdatedZone, String> {
         let rules = UpdateRules::new(config, apex);
-        // Another configuration was loaded since they were received.
+        // Another configuration was loaded since the updates were received.
         if rules.is_empty() {
             return Ok(UpdatedZone::refused(messages.len(), UpdateRefusal::NotAllowed, None));
         }
@@ -142,7 +141,7 @@ impl Loader {
             let updated = changes_to_sign(apex, served, update, results, config)?;
             return Ok(UpdatedZone { denied, ..updated });
         }
-        let mut updates = updates.cloned().ok_or("the stored updates of the zone are not loaded")?;
+        let mut updates = updates.cloned().ok_or("the zone's stored updates are not loaded")?;
         updates.difference.add_changes(&update);
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let Some(built) = update.finish(limits) else {
@@ -167,15 +166,15 @@ impl Loader {
         Ok(UpdatedZone { results, version: Some(version), problem: None, denied })
     }
 
-    /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to
-    /// build it as a whole.
+    /// The version of the zone `apex` that is in service, if updates have changed so many names that building it as a
+    /// whole is worth it.
     pub(crate) fn version_to_merge(&self, apex: &DomainName) -> Option<Arc<Zone>> {
         let served = self.zones.get(apex)?.last_good.as_ref();
         served.filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN).map(Arc::clone)
     }
 
     /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been
-    /// made meanwhile; `None` if the version in service stays, because another one does not continue from `base`.
+    /// made meanwhile; `None` if the version in service stays, because it does not continue from `base`.
     pub(crate) fn take_merged(
         &mut self,
         config: &Config,
@@ -213,11 +212,11 @@ impl Loader {
         let info = VersionInfo { serial: zone.serial(), record_count: zone.record_count() as u64, ..before };
         let zone_config = self.zone_named(config, apex)?;
         let is_loaded_whole = match zone_config.origin {
-            // It also says which zones there are.
+            // A catalog also defines zones.
             ZoneOrigin::Catalog => true,
             // A secondary follows its primary, and a catalog of this server follows its zones.
             ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
-            // One that the guard refuses is refused then.
+            // If the guard refuses the version, the zone is loaded as a whole, which reports the refusal.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
                 provenance == Provenance::Files
                     && zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
@@ -259,7 +258,7 @@ impl UpdatedVersion {
 /// The changes by `update` to a signed zone, for the agent to sign.
 ///
 /// # Errors
-/// The reason why the changed zone cannot be served.
+/// Returns the reason why the changed zone cannot be served.
 fn changes_to_sign(
     apex: &DomainName,
     served: &Zone,
@@ -270,7 +269,7 @@ fn changes_to_sign(
     let mut change = ZoneChangeBuilder::new(served.apex());
     update.each_change(|role, record| change.add(role, record));
     let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-    // With signatures that are no longer right: it shows whether the zone can be served.
+    // The signatures are no longer correct, but the build shows whether the zone can be served.
     let Some(built) = update.finish(limits) else {
         return Ok(UpdatedZone { results, version: None, problem: None, denied: None });
     };
@@ -278,7 +277,7 @@ fn changes_to_sign(
         let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
         return Err(error.map_or_else(String::new, |error| error.problem));
     }
-    let change = change.finish().ok_or("the serial of the zone would not increase")?;
+    let change = change.finish().ok_or("the zone's serial would not increase")?;
     let mut content = Vec::new();
     change_log::put_change(&change, &mut content);
     let to_store = StoreRequest { replaces: None, content };
@@ -304,7 +303,7 @@ impl LoadedZone {
     fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();
-        // It takes time in proportion to the zone, and signatures are made again long before they end.
+        // The search takes time in proportion to the zone, and signatures are renewed long before they expire.
         let is_known = self.expiration_found_at.is_some_and(|at| now.saturating_sub(at) < EXPIRATION_INTERVAL_S);
         let signatures_expire_at = match is_known {
             true => self.state.signatures_expire_at,
@@ -336,10 +335,10 @@ impl LoadedZone {
         Some(ZoneEntry::Served(zone))
     }
 
-    /// The updates of the zone: those of the version in service or, without one, those that are stored.
+    /// The zone's updates, from the version in service or, without one, from the state folder.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// Returns an error if the updates cannot be read.
     pub(super) fn prior_updates(
         &self,
         apex: &DomainName,
@@ -355,7 +354,7 @@ impl LoadedZone {
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
-        // Those that this process has not made itself.
+        // Stored updates count only if this process has not applied its own.
         let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
         if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
             log(&format!(
@@ -383,12 +382,12 @@ impl LoadedZone {
         }
     }
 
-    /// The file has a later serial and lacks what updates have made: they stay, and the operator is told so.
+    /// The file has a later serial and lacks the changes by updates: they stay, and the operator is informed.
     pub(super) fn hold_updates(&mut self, diagnostic: Diagnostic, report: &mut Report) {
         let updates = self.state.updates.map(|updates| UpdateState { is_held: true, ..updates });
         let problem = Some(diagnostic.to_string());
         report.errors.push(diagnostic);
-        // It is read again each time, until the operator has decided.
+        // The zone is read again each time, until the operator has decided.
         self.sources = None;
         self.state = Arc::new(ZoneState { problem, updates, ..ZoneState::clone(&self.state) });
     }

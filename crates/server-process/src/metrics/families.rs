@@ -3,13 +3,13 @@
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Family {
-    /// Without the suffix of its samples.
+    /// The name without the suffix of its samples.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// The end of the name, if the samples have a unit.
     pub(crate) unit: &'static str,
     pub(crate) labels: &'static [&'static str],
-    /// Its description, in one sentence.
+    /// The family's description, in one sentence.
     pub(crate) help: &'static str,
     /// Whether it needs the section `[metrics]`.
     pub(crate) is_detailed: bool,
@@ -69,27 +69,27 @@ macro_rules! families {
 }
 
 families! {
-    Info sanderling_build [version]: "The version of the server process.";
-    Gauge process_start_time_seconds ("seconds") []: "When the server process was started, in seconds since 1970.";
-    Gauge sanderling_supervisor_start_time_seconds ("seconds") []: "When the supervisor was started, in seconds since 1970.";
-    Gauge sanderling_configuration_timestamp_seconds ("seconds") []: "When the configuration in service was read, in seconds since 1970.";
+    Info sanderling_build [version]: "Version of the server process.";
+    Gauge process_start_time_seconds ("seconds") []: "Start time of the server process, in seconds since 1970.";
+    Gauge sanderling_supervisor_start_time_seconds ("seconds") []: "Start time of the supervisor, in seconds since 1970.";
+    Gauge sanderling_configuration_timestamp_seconds ("seconds") []: "Time at which the current configuration was read, in seconds since 1970.";
     Gauge sanderling_processes [state]: "Server processes that start, serve, and drain.";
     Gauge sanderling_workers []: "Workers of the server process.";
     Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
-    Gauge sanderling_process_running [process]: "1 if the process runs, otherwise 0: the supervisor, and the agent \
-        and the keeper if the configuration needs them.";
+    Gauge sanderling_process_running [process]: "1 if the process runs, otherwise 0: the supervisor, and, if the \
+        configuration needs them, the agent and the keeper.";
     Counter sanderling_agent_restarts []: "Restarts of the agent.";
     Counter sanderling_keeper_restarts []: "Restarts of the keeper.";
     Counter sanderling_keeper_signatures []: "Handshake signatures by the keeper.";
     Counter sanderling_keeper_zone_signatures []: "Zone record signatures by the keeper.";
     Counter sanderling_keeper_refused [reason]: "Signatures that the keeper refused; an intact server process never \
                                                  requests them.";
-    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect except for some sites, \
+    Counter sanderling_reloads [result]: "Configuration reloads: successful, successful except for some sites, \
         zones, certificates or TSIG keys, and failed.";
     Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";
     Counter sanderling_system_calls [call]: "System calls of the threads that serve clients.";
     Counter sanderling_limit_reached [limit, effect]: "Times that a configured limit closed, refused, delayed or \
-                                                       dropped something.";
+                                                       dropped connections, requests or replies.";
 
     Counter sanderling_connections_accepted [protocol]: "Connections accepted.";
     Counter sanderling_connections_closed [protocol]: "Connections closed.";
@@ -103,10 +103,10 @@ families! {
     Counter sanderling_http_requests_malformed []: "Malformed HTTP requests, answered with an error and closed.";
     Counter sanderling_http_timeouts []: "HTTP connections closed by a timeout.";
     Counter sanderling_http_responses_aborted [reason]: "HTTP responses aborted because their file changed, or when the drain timeout passed.";
-    Counter sanderling_http_responses [version, tls, status] "*": "HTTP responses by version, encryption and class of the status.";
+    Counter sanderling_http_responses [version, tls, status] "*": "HTTP responses by version, encryption and status class.";
     Histogram sanderling_http_response_duration_seconds ("seconds") [version] "*": "Time from the first byte of a \
         request to the last of its response; 0 within one iteration of the event loop.";
-    Counter sanderling_site_responses [site, status] "*": "HTTP responses by site and class of the status.";
+    Counter sanderling_site_responses [site, status] "*": "HTTP responses by site and status class.";
     Counter sanderling_site_content_bytes ("bytes") [site] "*": "Content bytes in HTTP responses, without heads and \
         encryption.";
     Counter sanderling_proxy_headers_refused []: "Connections of trusted proxies closed because of a missing or \
@@ -130,10 +130,10 @@ families! {
 
     Counter sanderling_dns_messages [transport]: "DNS messages received over UDP, over TCP with and without TLS, and over HTTPS.";
     Counter sanderling_dns_transfers [result]: "Queries for a zone transfer, and transfers written to their end.";
-    Counter sanderling_dns_tsig_errors [error]: "DNS messages whose signature (TSIG) was not accepted.";
+    Counter sanderling_dns_tsig_errors [error]: "DNS messages whose TSIG signature was not accepted.";
     Counter sanderling_dns_updates [result]: "Dynamic updates that were accepted, refused, or repeated.";
     Counter sanderling_dns_messages_dropped []: "DNS messages without a reply: not a query, too long, from a port \
-                                                 that gets none, or beyond a limit.";
+                                                 that gets no replies, or beyond a limit.";
     Counter sanderling_dns_replies_slipped []: "Replies beyond dns_udp_replies_per_second_max that were sent truncated.";
     Counter sanderling_udp_receive_errors []: "Failed calls to receive datagrams.";
     Counter sanderling_udp_replies_lost []: "UDP replies that the kernel refused.";
@@ -148,14 +148,14 @@ families! {
     Gauge sanderling_zones [state]: "Zones by state; any state but `served` is a problem.";
     Gauge sanderling_certificates [state]: "Certificates by state; any state but `served` is a problem.";
     Gauge sanderling_tsig_keys [state]: "TSIG keys by state; any state but `served` is a problem.";
-    Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
+    Gauge sanderling_zone_serial [zone]: "Serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
-    Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
-    Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the \
-        zone in service expires, in seconds since 1970; only for signed zones.";
-    Gauge sanderling_zone_problem [zone]: "1 unless the state of the zone is `served`.";
-    Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
-    Gauge sanderling_certificate_problem [domain, file]: "1 unless the state of the certificate is `served`.";
+    Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "Time at which the current zone version was loaded, in seconds since 1970.";
+    Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "Time at which the zone's first \
+        signature expires, in seconds since 1970; only for signed zones.";
+    Gauge sanderling_zone_problem [zone]: "1 unless the zone's state is `served`.";
+    Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "Expiry time of the certificate in service, in seconds since 1970.";
+    Gauge sanderling_certificate_problem [domain, file]: "1 unless the certificate's state is `served`.";
     Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that none of its \
         certificates in service covers.";
     Counter sanderling_log_lines [log, result]: "Lines of request logs, and dnstap messages, that were written or \
@@ -193,7 +193,7 @@ mod tests {
 
     fn markdown() -> String {
         let mut text =
-            String::from("| family | type | unit | labels | what it has | samples |\n|---|---|---|---|---|---|\n");
+            String::from("| family | type | unit | labels | description | samples |\n|---|---|---|---|---|---|\n");
         for family in FAMILIES {
             let Family { name, kind, unit, labels, help, is_detailed } = family;
             let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
@@ -257,7 +257,7 @@ mod tests {
                 assert!(!used.is_empty(), "{expression}");
                 check_exist(&used);
                 query_count += 1;
-                // Labels of the legend belong to the metric, or to the target that was collected.
+                // Labels in the legend belong to the metric, or to the scraped target.
                 let family = |sample: &&str| {
                     FAMILIES.iter().find(|family| family.samples().iter().any(|name| name == *sample)).expect("checked")
                 };

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CONNECTIONS_MAX: usize = 8;
 /// Bytes of a request.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// From the accept of a connection to its end.
+/// Maximum duration of a connection, from its accept to its end.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
-/// After an accept has failed for lack of a descriptor or memory.
+/// The pause after an accept has failed for lack of a descriptor or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const PATH: &[u8] = b"/metrics";
@@ -28,7 +28,7 @@ pub(crate) struct MetricsListener {
     listeners: Vec<Arc<Listener>>,
     connections: Vec<Connection>,
     paused_until: Option<Instant>,
-    /// Whether no listener was shut down by another process that has it.
+    /// Whether no listener was shut down by another process with the same socket.
     is_listening: bool,
 }
 
@@ -43,13 +43,14 @@ struct Connection {
 enum State {
     /// These bytes of a request have been received.
     Receiving(Vec<u8>),
-    /// So many bytes of a response have been sent.
+    /// A response is being sent, of which this many bytes have been sent.
     Sending { response: Vec<u8>, sent: usize },
-    /// All was sent. The client closes the connection: otherwise the kernel would reset it because of unread data.
+    /// The whole response was sent. The client closes the connection: otherwise the kernel would reset it because of
+    /// unread data.
     Closing,
 }
 
-/// The state of a connection.
+/// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Wait,
@@ -66,7 +67,7 @@ impl MetricsListener {
         self.is_listening
     }
 
-    /// Adds what is waited for.
+    /// Adds the descriptors to wait for.
     pub(crate) fn add_to<'d>(&'d self, sources: &mut PollSet<'d>) {
         if self.connections.len() < CONNECTIONS_MAX && self.paused_until.is_none() {
             self.listeners.iter().for_each(|listener| sources.add_readable(listener.as_fd()));
@@ -79,19 +80,19 @@ impl MetricsListener {
         }
     }
 
-    /// When to act without an event.
+    /// The time to act without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.connections.iter().map(|connection| connection.deadline).chain(self.paused_until).min()
     }
 
-    /// Does what can be done now. `text` makes the metrics.
+    /// Makes all progress that is possible now. `text` makes the metrics.
     pub(crate) fn serve(&mut self, text: impl Fn(TextFormat) -> String) {
         let now = Instant::now();
         self.paused_until.take_if(|until| *until <= now);
         self.accept(now);
         self.connections.retain_mut(|connection| {
             let advance = || connection.advance(&text);
-            // A bug costs the one connection. An error means that the client has disconnected.
+            // A bug costs only this connection. An error means that the client has disconnected.
             let next = catch_unwind(AssertUnwindSafe(advance)).unwrap_or(Ok(Next::Close));
             matches!(next, Ok(Next::Wait)) && now < connection.deadline
         });

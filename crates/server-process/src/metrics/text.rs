@@ -1,4 +1,4 @@
-//! Writes metrics as text: that of OpenMetrics 1.0, or the older one of Prometheus 0.0.4.
+//! Writes metrics as text, in the OpenMetrics 1.0 format or the older Prometheus 0.0.4 format.
 
 use super::families::{Family, Kind};
 use std::fmt::{Display, Write};
@@ -21,7 +21,7 @@ impl TextFormat {
         }
     }
 
-    /// The format for a client with these values of Accept: OpenMetrics, unless only the other one is listed.
+    /// The format for a client with these values of Accept: OpenMetrics, unless only the Prometheus format is listed.
     pub(crate) fn of_accept(values: &[u8]) -> TextFormat {
         let lists = |media_type: &[u8]| {
             values.split(|byte| *byte == b',').any(|range| {
@@ -73,7 +73,7 @@ impl MetricsWriter {
     /// Begins the family with this name, which has a row in the table.
     ///
     /// # Panics
-    /// It has none.
+    /// Panics if the text has no such family.
     pub(crate) fn family(&mut self, name: &str) -> Samples<'_> {
         let family = Family::named(name).unwrap_or_else(|| panic!("{name} has no row in the table of families"));
         #[cfg(debug_assertions)]

@@ -221,7 +221,7 @@ fn each_failure_of_a_certificate_is_in_every_view() {
     check_certificate(certificate(95), &none(), Invalid);
     let (issuer, subject) = (|| "Private Root".to_owned(), "example.com".to_owned());
     for (problem, expected) in [
-        // One leaf of a private root, which its clients have.
+        // A leaf certificate of a private root, which its clients trust.
         (CertificateProblem::ChainIncomplete { number: 1, issuer: issuer() }, Served),
         (CertificateProblem::ChainOutOfOrder { number: 1 }, Served),
         (CertificateProblem::MustStaple, Served),

@@ -19,7 +19,7 @@ const PAGE_TYPES: [&str; 5] = ["text/html", "text/css", "text/javascript", "imag
 #[derive(Debug)]
 pub(super) struct ReadBudget {
     rest: u64,
-    /// Files for which there were not enough.
+    /// The number of files that exceeded the budget.
     pub(super) unread_count: usize,
 }
 
@@ -28,7 +28,7 @@ impl ReadBudget {
         ReadBudget { rest: bytes, unread_count: 0 }
     }
 
-    /// Takes so many bytes for a file; whether there were as many.
+    /// Takes this many bytes of the budget for a file; returns whether they were left.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let rest = self.rest.checked_sub(bytes);
         match rest {
@@ -45,11 +45,12 @@ pub(super) struct CodedFile<'p> {
     coding: ContentCoding,
     /// The path of the uncompressed file.
     pub(super) base: &'p [u8],
-    /// Whether it is a part of a page, and no download by its own name.
+    /// Whether the file is part of a page, and not a download by its own name.
     is_of_page: bool,
 }
 
-/// The file at `path` as a precompressed one, if the server would use it so; `media_type` gives that of a name.
+/// The file at `path` as a precompressed file, if the server would use it as one; `media_type` returns a name's media
+/// type.
 pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &'t str) -> Option<CodedFile<'p>> {
     let base = ContentCoding::strip_file_extension(path)?;
     let coding = ContentCoding::COMPRESSED
@@ -62,9 +63,9 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
     is_compressible(media_type).then_some(CodedFile { coding, base, is_of_page })
 }
 
-/// Why the precompressed file at `path` is not used, or must not be, and the remedy. Without a budget for it and the
-/// file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no file at
-/// `base`.
+/// The reason why the precompressed file at `path` is not used, or must not be used, and the remedy. Without a budget
+/// for it and the file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there
+/// is no file at `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
     path: &Path,
@@ -104,7 +105,7 @@ pub(super) fn problem(
     })
 }
 
-/// Why the server does not send the file, as the server finds it out.
+/// The reason why the server does not send the file, found by the server's own check.
 fn fault(
     coding: ContentCoding,
     path: &Path,
@@ -137,7 +138,7 @@ fn problem_of_fault(fault: CodingFault) -> (&'static str, &'static str) {
     }
 }
 
-/// The same for a file without an uncompressed one, which the server decodes.
+/// The problem of a precompressed file without an uncompressed file, which the server decodes.
 fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static str, &'static str)> {
     match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
         Ok(bytes) if bytes <= decoded_bytes_max => None,
@@ -149,7 +150,7 @@ fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static
     }
 }
 
-/// Compressors give their file the time of the original, and some of them only its whole seconds.
+/// Compressors copy the time of the original file, some only in whole seconds.
 fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let time = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
@@ -157,7 +158,7 @@ fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
 }
 
-/// Decodes as browsers do: data that they refuse, or would truncate, is an error.
+/// Decodes as browsers do: data that browsers refuse, or would truncate, is an error.
 enum Decoder {
     Brotli(Box<brotli::Decompressor<BufReader<File>>>),
     Zstd(zstd::Decoder<'static, BufReader<File>>),

@@ -1,4 +1,4 @@
-//! Resolves a reference to the path of a request, as browsers do (URL Standard §4.4), if it stays within the site.
+//! Resolves a reference to the request path, as browsers do (URL Standard §4.4), if it stays within the site.
 
 use sanderling_server::is_own_authority;
 
@@ -12,7 +12,7 @@ pub(super) struct SiteHosts<'s> {
 
 impl SiteHosts<'_> {
     /// The path and query of a request for `reference` in a document whose path begins with `directory`, which begins
-    /// and ends with a slash; `None` if it leads elsewhere, or is a place in the document itself.
+    /// and ends with a slash; `None` if it leads elsewhere, or to a place in the document itself.
     pub(super) fn target(&self, directory: &str, reference: &str) -> Option<String> {
         let reference: String = reference.trim_ascii().chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
         let reference = reference.split('#').next().unwrap_or_default();
@@ -63,7 +63,7 @@ impl SiteHosts<'_> {
     }
 }
 
-/// A path in which `..` removes the segment before it, and nothing at the root.
+/// The path after resolving `..`, which removes the preceding segment, and has no effect at the root.
 fn without_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -110,7 +110,7 @@ mod tests {
             ("http://example.com:80/a", Some("/a")),
             ("https://example.com:443/a", Some("/a")),
             ("https://example.com:/a", Some("/a")),
-            // Another server of the same host.
+            // The URL leads to another server on the same host.
             ("http://example.com:3000/grafana/", None),
             ("//example.com:9090", None),
             ("http://example.com:x/a", None),

@@ -9,7 +9,7 @@ use sanderling_server::LinkUse;
 pub(super) struct Reference {
     pub(super) url: String,
     pub(super) link_use: LinkUse,
-    /// Where it is in the document.
+    /// The position in the document.
     pub(super) offset: usize,
 }
 
@@ -106,8 +106,7 @@ pub(super) fn of_page(content: &[u8]) -> PageReferences {
     page
 }
 
-/// The URLs of a `srcset`. One that contains commas, such as `data:`, may come in parts, of which none is a path of a
-/// site.
+/// The URLs of a `srcset`. A URL with commas, such as `data:`, may come in parts, none of which is a path of a site.
 fn source_set(text: &str) -> impl Iterator<Item = &str> {
     let has_data = text.contains("data:");
     text.split(',').filter_map(|candidate| candidate.split_ascii_whitespace().next()).filter(move |_| !has_data)
@@ -153,7 +152,7 @@ pub(super) fn of_style_sheet(content: &[u8]) -> Vec<Reference> {
             let url_text = String::from_utf8_lossy(url).into_owned();
             references.push(Reference { url: url_text, link_use: LinkUse::Resource, offset: at });
         }
-        // With the quotes, if there are any.
+        // The text includes the quotes, if any.
         at += url.len() + if matches!(rest[0], b'"' | b'\'') { 2 } else { 0 };
     }
     references

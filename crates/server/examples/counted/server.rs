@@ -118,7 +118,7 @@ fn run_client(transport: &str, address: SocketAddr, count: usize) {
     assert!(status.expect("started").success(), "the client has failed");
 }
 
-/// The client: sends `count` requests, one after the other.
+/// The client: sends `count` requests, one after another.
 pub(crate) fn request(transport: &str, address: &str, count: usize) {
     let address = address.parse().expect("an address");
     match transport {

@@ -247,7 +247,7 @@ impl BackendConnection {
     /// Whether the backend has nothing to do before the client's side does something.
     fn waits_for_client(&self, state: &CallState) -> bool {
         let is_request_awaited = state.request.is_open() && state.request.unsent().1.is_empty();
-        state.is_response_full() || (is_request_awaited && matches!(self.state, State::Head(_)))
+        state.is_full || (is_request_awaited && matches!(self.state, State::Head(_)))
     }
 
     /// Sends what the client's side has given; whether something was sent.
@@ -294,7 +294,7 @@ impl BackendConnection {
         }
         let mut has_received = false;
         while self.transport.is_readable() && !matches!(state.response, CallResponse::Complete(_)) {
-            if state.is_response_full() {
+            if state.is_response_full(tools.room.len()) {
                 break;
             }
             let received = self.transport.receive(tools.room);

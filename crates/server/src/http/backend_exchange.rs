@@ -17,9 +17,7 @@ use sanderling_http::{
     put_path_segment,
 };
 use sanderling_log_format::HttpVersion;
-use sanderling_site_rules::{
-    BackendProtocol, BackendRoute, BackendServer, ContentOf, FastCgiOptions, Route, RouteAction,
-};
+use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -324,7 +322,7 @@ fn respond<'s, F: Framing<'s>>(
         Ok(_) => respond_with(&OwnResponse::of(Status::ServiceUnavailable), asked, ruling, progress, framing, context),
         Err(error) => {
             context.metrics.add(Counter::BackendErrors, 1);
-            let text = format!("{}\n", describe(error, &call));
+            let text = format!("The {}.\n", call.state().describe(error));
             let (status, reason) = match error {
                 CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => (503, "Service Unavailable"),
                 CallError::ConnectTimeout(_) | CallError::Timeout(_) => (504, "Gateway Timeout"),
@@ -339,14 +337,6 @@ fn respond<'s, F: Framing<'s>>(
             respond_with(&response, asked, ruling, progress, framing, context)
         }
     }
-}
-
-/// The failure of a call in a sentence: "The backend 127.0.0.1:3000 refuses connections."
-fn describe(error: &CallError, call: &CallHandle) -> String {
-    let state = call.state();
-    let servers = &state.backend_route().backend.servers;
-    let address = |server: &BackendServer| server.address.to_string();
-    format!("The backend {} {error}.", servers.iter().map(address).collect::<Vec<_>>().join(", "))
 }
 
 /// Writes the response of a backend.

@@ -494,7 +494,10 @@ impl<'r> Action<'r> {
         if rules.cors.is_some() && request.is_preflight() {
             return self;
         }
-        let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else { return self };
+        let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else {
+            let runs_scripts = rules.routes.iter().any(|route| runs_script(route, path));
+            return if runs_scripts { Action::Page(Status::NotFound) } else { self };
+        };
         let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !runs_script(route, path);
         match route.files_first && asks_for_file {
             true => Action::FileOr(Instead::Route(Arc::clone(route))),

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of the content of one request, and of one response, that wait for the other side.
+/// Bytes of the content of one request that wait for the backend.
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of content of a request that are kept after they were sent, so that it can be repeated.
 const REPEATED_BYTES_MAX: usize = 16 * 1024;
@@ -54,6 +54,8 @@ pub(crate) struct CallState {
     pub(crate) response: CallResponse,
     /// Content of the response that the client's side has not taken.
     content: Vec<u8>,
+    /// No more is received before the client's side takes some.
+    pub(crate) is_full: bool,
     /// Text for the log.
     error_text: Vec<u8>,
     /// The connection to the backend; `None` while there is none.
@@ -169,6 +171,7 @@ impl Call {
             request,
             response: CallResponse::Awaited,
             content: Vec::new(),
+            is_full: false,
             error_text: Vec::new(),
             connection: None,
             failed_count: 0,
@@ -200,14 +203,41 @@ impl CallState {
         }
     }
 
+    /// The pattern of its route.
+    pub(crate) fn route_name(&self) -> &str {
+        &self.route.name
+    }
+
+    /// The backend, as messages name it: by its addresses.
+    pub(crate) fn backend_name(&self) -> String {
+        let servers = &self.backend_route().backend.servers;
+        servers.iter().map(|server| server.address.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A failure of the call: "backend 127.0.0.1:3000 refuses connections".
+    pub(crate) fn describe(&self, error: &CallError) -> String {
+        format!("backend {} {error}", self.backend_name())
+    }
+
+    /// Takes the text for the log; `None` if there is none.
+    pub(crate) fn take_error_text(&mut self) -> Option<String> {
+        let text = std::mem::take(&mut self.error_text);
+        let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
     /// Whether nobody waits for the response.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up
     }
 
-    /// Whether the client's side has to take content of the response before more is received.
-    pub(crate) fn is_response_full(&self) -> bool {
-        self.content.len() >= CONTENT_BYTES_MAX
+    /// Whether the client's side has to take content of the response before more is received: there are `bytes_max`.
+    pub(crate) fn is_response_full(&mut self, bytes_max: usize) -> bool {
+        let is_full = self.content.len() >= bytes_max;
+        // The client's side accounts for the memory, whether it can take something or not.
+        self.awaits_response |= is_full && !self.is_full;
+        self.is_full = is_full;
+        is_full
     }
 
     /// Adds content of the response.
@@ -386,7 +416,7 @@ impl CallHandle {
                 }
             };
         }
-        let was_full = state.is_response_full();
+        let was_full = std::mem::take(&mut state.is_full);
         let content = match state.content.len() <= bytes_max {
             true => std::mem::take(&mut state.content),
             false => state.content.drain(..bytes_max).collect(),

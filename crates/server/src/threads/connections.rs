@@ -188,7 +188,11 @@ impl<'s> Connections<'s> {
         match &mut self.backends {
             Some(backends) => backends.forget_unused(),
             None if self.snapshot.sites.have_backends() => {
-                let backends = Backends::new(self.snapshot.unix_connector.clone(), self.worker_index);
+                let backends = Backends::new(
+                    self.snapshot.unix_connector.clone(),
+                    self.worker_index,
+                    Arc::clone(&self.shared.backend_problems),
+                );
                 self.backends = Some(Box::new(backends));
             }
             None => {}
@@ -206,7 +210,7 @@ impl<'s> Connections<'s> {
     pub(crate) fn advance_backend(&mut self, key: Key, readiness: Readiness) {
         let now_ms = self.clock.now_ms();
         if let Some(backends) = &mut self.backends {
-            backends.advance(key, Some(readiness), &mut self.buffers.input, now_ms);
+            backends.advance(key, Some(readiness), self.buffers.received_room(), now_ms);
         }
         self.exchange_with_backends();
     }
@@ -226,7 +230,7 @@ impl<'s> Connections<'s> {
             if !backends.has_work() {
                 return;
             }
-            backends.advance_awaited(&mut self.buffers.input, self.clock.now_ms());
+            backends.advance_awaited(self.buffers.received_room(), self.clock.now_ms());
             for Waiter { connection, stream, .. } in backends.take_awakened() {
                 self.note_event(SentEvent { connection, stream, event: Event::Backend });
             }

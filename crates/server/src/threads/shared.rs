@@ -1,5 +1,6 @@
 //! The state that all threads of a server share.
 
+use crate::backend_problems::BackendProblems;
 use crate::clock::{Clock, Milliseconds};
 use crate::files::file_cache::FileCache;
 use crate::files::file_reads::FileReads;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// For each [`LogKind`]. Shared with the threads that write the logs, which may outlive the server.
     log_queues: [Arc<LogQueue>; LogKind::ALL.len()],
     pub(crate) metrics: Metrics,
+    pub(crate) backend_problems: Arc<BackendProblems>,
     late_replies: Mutex<LateReplies>,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
@@ -69,6 +71,7 @@ impl Shared {
             jobs,
             log_queues: LogKind::ALL.map(|kind| Arc::new(LogQueue::new(kind, options.request_log_queue_bytes_max))),
             metrics: Metrics::new(options.statistics),
+            backend_problems: Arc::default(),
             late_replies: Mutex::new(LateReplies {
                 statistics: options.statistics.map(|options| Box::new(ThreadStatistics::new(options))),
                 ..LateReplies::default()

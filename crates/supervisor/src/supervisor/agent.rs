@@ -1,6 +1,6 @@
-//! The agent: the process that requests certificates and notifies secondary servers. It is started when the
-//! configuration needs it, started again when it has exited, and killed when it is no longer needed: all that it has
-//! promised is in the state folder.
+//! The agent: the process that requests certificates and notifies secondary servers. The supervisor starts the agent
+//! when the configuration needs it, restarts it after an exit, and kills it when it is no longer needed: all its
+//! promises are in the state folder.
 //!
 //! Challenges for certificate authorities pass through here, unread, to the serving process, and the list of served
 //! zones to the agent; the agent's report is kept for the operator.
@@ -31,9 +31,9 @@ use std::time::{Duration, Instant};
 
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
-/// Why an agent is ended that sends without end.
+/// The reason for terminating an agent that sends without end.
 const FLOOD: &str = "it floods the server process with messages";
-/// Commands that wait for an agent which does not run.
+/// Maximum number of commands that wait for an agent to start.
 const WAITING_MAX: usize = 16;
 
 /// The supervisor's view of the agent.
@@ -44,7 +44,7 @@ pub(super) struct Agent {
     pub(super) process: OnlyChild<AgentProcess>,
     /// The configuration of the agent that runs, or was started last.
     config: Option<StartedWith<AgentConfig>>,
-    /// Commands to read zones, and their clients, for the agent that is about to run.
+    /// Commands to read zones, and their clients, for the next agent.
     waiting: Vec<(Command, IncomingFds)>,
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
@@ -53,7 +53,7 @@ pub(super) struct Agent {
     problems: AgentReport,
     /// Whether the serving process has `problems`.
     are_problems_sent: bool,
-    /// Why there is no agent that works.
+    /// The reason why no agent works.
     problem: Option<String>,
     /// The logged problem: it is not logged again until an agent has worked.
     logged_problem: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct Agent {
 /// The supervisor's view of a running agent.
 #[derive(Debug, Default)]
 pub(super) struct AgentProcess {
-    /// It has said that it cannot run.
+    /// The agent has reported that it cannot run.
     has_failed: bool,
 }
 
@@ -79,7 +79,8 @@ impl Role for AgentProcess {
 }
 
 impl Agent {
-    /// It does not work because of this. `None` if that is in the log already, else the text for it.
+    /// Records the problem because of which the agent does not work. Returns the text for the log, or `None` if it was
+    /// already logged.
     fn note_problem(&mut self, problem: String) -> Option<&str> {
         self.problem = Some(problem.clone());
         if self.logged_problem.as_ref() == Some(&problem) {
@@ -88,23 +89,23 @@ impl Agent {
         Some(self.logged_problem.insert(problem))
     }
 
-    /// When it needs the supervisor: a start counts only if it `can_start` now.
+    /// The next time when the agent needs the supervisor; a start counts only if it `can_start` now.
     pub(super) fn next_deadline(&self, can_start: bool) -> Option<Instant> {
         let retry = self.process.get().filter(|it| it.has_unsent()).map(|_| Instant::now() + RETRY_INTERVAL);
         retry.or(self.process.next_start().filter(|_| can_start))
     }
 
-    /// Whether the one that runs has reported, so that it works.
+    /// Whether the running agent has reported, which shows that it works.
     fn has_reported(&self) -> bool {
         self.reporter.is_some() && self.reporter == self.process.pid()
     }
 
-    /// Tells the clients that wait for an agent why none works.
+    /// Tells the clients that wait for an agent why no agent works.
     fn refuse_waiting(&mut self) {
         let refusal = format!("sanderling: {}; signed zones are reloaded when the agent starts\n", self.refusal());
         let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, descriptors)| descriptors);
         for mut client in waiting.filter_map(|(_, client)| Connection::from_fd(client).ok()) {
-            // It may have disconnected.
+            // The client may have disconnected.
             let parts = Text::parts(&refusal).map(Event::Stderr).chain([Event::Done { is_success: false }]);
             let _ = parts.map(Message::Event).try_for_each(|message| client.send(&message));
         }
@@ -115,7 +116,7 @@ impl Agent {
         self.report.is_some() && self.reporter != self.process.pid()
     }
 
-    /// `is_needed` is whether the configuration needs an agent.
+    /// `is_needed`: the configuration needs an agent.
     pub(super) fn supervision(&self, is_needed: bool) -> ProcessSupervision {
         let is_running = self.process.get().is_some() && self.problem.is_none();
         ProcessSupervision { is_needed, is_running, restarts: self.process.backoff.restart_count }
@@ -127,14 +128,14 @@ impl Agent {
         (self.report, self.problems) = (report, problems);
     }
 
-    /// The problems in the report, for the serving process, unless it already has them. `is_new` is whether the process
-    /// has nothing yet.
+    /// The problems in the report, for the serving process, unless it already has them. `is_new`: the process has not
+    /// received anything yet.
     pub(super) fn problems_to_send(&mut self, is_new: bool) -> Option<&AgentReport> {
         let is_sent = std::mem::replace(&mut self.are_problems_sent, true) && !is_new;
         (!is_sent).then_some(&self.problems)
     }
 
-    /// Why there is no agent that works, if it has failed.
+    /// The reason why no agent works, if it has failed.
     pub(super) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -147,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// Kills it if it has sent nothing for `hang_limit`.
+    /// Kills the agent if it has sent nothing for `hang_limit`.
     fn kill_if_hung(&mut self, hang_limit: Duration) {
         if let Some(process) = self.process.get_mut().filter(|process| process.is_silent_for(hang_limit)) {
             let problem = format!("it hung for {} s (`agent_hang_timeout`)", hang_limit.as_secs());
@@ -161,7 +162,7 @@ impl Agent {
     /// errors: a root, or the key of an external account, may have been corrected.
     pub(super) fn read_authorities_again(&mut self) {
         if self.problem.is_some() {
-            // It may have been corrected as well.
+            // The cause of failed starts may have been corrected as well.
             self.process.hasten();
         }
         let started = self.config.iter().filter_map(|started| started.config.acme.as_ref());
@@ -181,13 +182,13 @@ impl Agent {
         Ok(file.map(|file| (FdKind::Challenges, file)))
     }
 
-    /// Whether it can receive more; if it has too much, the sender must wait.
+    /// Whether the agent can receive more; if too much is queued, the sender must wait.
     pub(super) fn is_full(&self) -> bool {
         self.process.get().is_some_and(|process| process.connection.is_full())
     }
 
     pub(super) fn send(&mut self, command: Command, descriptors: IncomingFds) {
-        // Its exit is noticed as such.
+        // If the process has exited, its exit is handled elsewhere.
         let _ = self.process.try_send(command, descriptors);
     }
 
@@ -205,7 +206,7 @@ impl Supervisor {
         config.state_folder(self.agent.state_argument.as_deref())
     }
 
-    /// Starts the agent if it is needed, and ends it if it is not, or needs another configuration.
+    /// Starts the agent if it is needed, and terminates it if it is unneeded or must have another configuration.
     pub(super) fn update_agent(&mut self) {
         if let Some(process) = self.agent.process.get_mut() {
             let _ = process.connection.flush();
@@ -231,7 +232,7 @@ impl Supervisor {
         }
         if let Err(error) = self.start_agent(&needed) {
             // Without a state folder, only a change of the configuration helps.
-            let again = if self.state_path(&needed).is_some() { "; trying again" } else { "" };
+            let again = if self.state_path(&needed).is_some() { "; retrying" } else { "" };
             if let Some(problem) = self.agent.note_problem(error_text(&error)) {
                 log_warning(&format!("cannot start the agent: {problem}{again}"));
             }
@@ -254,7 +255,7 @@ impl Supervisor {
         let rest = self.source.to_arguments().into_iter().chain(rest).collect();
         let arguments = program::arguments("internal-agent", &self.forced, rest);
         self.agent.process.set(Child::start(Path::new(RUNNING), &arguments, descriptors, AgentProcess::default())?);
-        // One that drains waits for updates that the agent before has not stored.
+        // A draining process waits for updates that the previous agent has not stored.
         for process in self.processes.iter_mut().filter(|process| process.phase() != Phase::Starting) {
             process.send(Command::ReportZones, Vec::new());
         }
@@ -286,14 +287,14 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_soon(&config);
                 }
-                // It says so once, as the last thing, and each text is in the log.
+                // The agent reports this once, as its last message, and each text is logged.
                 (Event::AgentFailed(_), None) if self.agent.process.get().is_some_and(|it| it.role.has_failed) => {
-                    self.agent.process.end_for("it has said more than once that it cannot run");
+                    self.agent.process.end_for("it has reported more than once that it cannot run");
                 }
                 (Event::AgentFailed(reason), None) => {
                     self.agent.process.get_mut().into_iter().for_each(|process| process.role.has_failed = true);
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
-                        log_error(&format!("the agent cannot run: {problem}; trying again"));
+                        log_error(&format!("the agent cannot run: {problem}; retrying"));
                     }
                 }
                 (Event::Heartbeat, None) => {}
@@ -315,8 +316,8 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read the previous content, one that serves may not have made it, and one
-                    // that drains answers its last updates.
+                    // A starting process may have read the previous content, the serving process may not have made the
+                    // update, and a draining process answers its last updates.
                     let (full, others): (Vec<_>, Vec<_>) =
                         self.processes.iter_mut().partition(|process| process.connection.is_full());
                     for process in others {
@@ -326,7 +327,7 @@ impl Supervisor {
                         self.agent.process.end_for(FLOOD);
                     }
                 }
-                _ => self.agent.process.end_for("it has sent what the agent does not send"),
+                _ => self.agent.process.end_for("it has sent a message that the agent never sends"),
             }
         }
     }
@@ -341,7 +342,7 @@ impl Supervisor {
                 process.send(Command::UpdateChallenges { number }, vec![(FdKind::Challenges, file)]);
             }
             (_, Err(error)) => log_error(&format!("cannot pass on challenges: {}", error_text(&error))),
-            // The next one gets them when it is ready.
+            // The next process gets the challenges when it is ready.
             (None, _) => {}
         }
     }
@@ -363,11 +364,11 @@ impl Supervisor {
     /// Handles the exit of the agent.
     pub(super) fn reap_agent(&mut self) {
         let Some(status) = self.agent.process.exit_status() else { return };
-        // Its last events still count: a certificate may be stored.
+        // The agent's last events still count: a certificate may be stored.
         self.handle_agent_events();
         let has_worked = self.agent.has_reported();
         let Some(process) = self.agent.process.take() else { return };
-        // Its challenges are no longer needed; a continued order publishes them again.
+        // The agent's challenges are no longer needed; a continued order publishes them again.
         if let Ok(none) = sanderling_ipc::agent::challenges_to_memfd(&[])
             && self.agent.challenges.take().is_some()
         {
@@ -392,12 +393,12 @@ impl Supervisor {
         }
     }
 
-    /// Starts the agent again, which has been ended for an upgrade that has failed.
+    /// Restarts the agent, which was terminated for an upgrade that failed.
     pub(super) fn restart_agent(&mut self) {
         self.agent.process.schedule(self.active.config.needs_agent().then(Instant::now));
     }
 
-    /// Ends the agent for good.
+    /// Terminates the agent without a restart.
     pub(super) fn stop_agent(&mut self) {
         self.agent.process.schedule(None);
         self.agent.process.kill();
@@ -415,7 +416,7 @@ impl Supervisor {
         };
         let client = client.map(|client| (FdKind::Requester, client.into_fd()));
         self.agent.waiting.push((command, client.into_iter().collect()));
-        // What has kept it from its start may have been corrected, and the client is to know soon.
+        // The cause of failed starts may have been corrected, and the client should get an answer soon.
         self.agent.process.hasten();
         self.update_agent();
     }
@@ -452,7 +453,7 @@ impl Supervisor {
     }
 }
 
-/// Why no certificates are requested with this configuration, and the remedy.
+/// The reason why no certificates are requested with this configuration, and the remedy.
 pub(super) fn no_request_reason(config: &Config) -> &'static str {
     match config.acme {
         None => "no certificates are requested; add [certificates] to the configuration file",
@@ -462,9 +463,9 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
     }
 }
 
-/// Reports that the state folder `state` belongs to another user than that of `config`, which needs it, or to another
-/// version of the program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be
-/// renewed. Only a warning if it concerns single files below.
+/// Reports that the state folder `state`, which `config` needs, belongs to another user than the configured one, or to
+/// another version of the program. Checked before anything is served: signed zones would get SERVFAIL, and certificates
+/// would not be renewed. Single files below the folder cause only a warning.
 pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;

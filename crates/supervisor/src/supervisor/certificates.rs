@@ -8,7 +8,7 @@ use sanderling_ipc::agent::{AgentReport, CertificateReport, FailingNameReport, S
 use sanderling_os::clock::unix_seconds;
 
 impl Supervisor {
-    /// Answers with the state of all certificates, or of that of one domain.
+    /// Answers with the state of all certificates, or of one domain's certificate.
     pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
         let Some(report) = &self.agent.report else {
             let reason = match (self.active.config.requests_certificates(), self.agent.problem()) {
@@ -16,7 +16,7 @@ impl Supervisor {
                 (true, None) => "the agent has not reported yet; try again, and see the log".to_owned(),
                 (false, _) => {
                     let reason = no_request_reason(&self.active.config);
-                    format!("{reason}; `sanderling status` shows those of files")
+                    format!("{reason}; `sanderling status` shows certificates from files")
                 }
             };
             return self.reply(requester, Err(&reason));

@@ -1,5 +1,5 @@
-//! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of
-//! certificates, restarted when it has exited.
+//! The keeper, which holds the private keys: started when the configuration has certificates or signed zones, given the
+//! certificates' keys, and restarted after an exit.
 //!
 //! Each set of certificates for a server process comes with its own sockets to the keeper. A replaced keeper continues
 //! for server processes that still have sockets to it, and exits after them.
@@ -26,25 +26,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why there is no keeper that could hold keys.
+/// The reason why no keeper can hold keys.
 const EXITED: &str = "it has exited";
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
-/// Time after which the agent gets another socket to the same keeper: it may ask for one without end.
+/// Minimum time between two sockets to the same keeper for the agent, which may ask without end.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time in which the keeper must have loaded keys. Thousands of RSA keys take a second.
 const HOLD_TIME: Duration = Duration::from_secs(10);
-/// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other
-/// work: on a machine under much load, a signature took 300 ms. After it the handshake waits without the worker.
+/// Time in which a worker waits for a signature. A signature takes less than a millisecond, but took 300 ms on a
+/// machine under heavy load. After this time, the handshake waits without the worker.
 const SIGNATURE_TIME: Duration = Duration::from_millis(500);
 /// Time in which the agent waits for an answer. RSA keys of many zones take seconds.
 const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
-/// Sockets of a server process, one for each worker; more workers share them.
+/// Maximum sockets of a server process, one per worker; further workers share them.
 const SOCKETS_MAX: usize = 64;
-/// Time after which keys are erased that the serving process no longer needs: a worker may be signing with one of them.
+/// Time after which keys that the serving process no longer needs are erased: a worker may still be signing with one.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
 
-/// The state of the keeper.
+/// The keeper's state.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     pub(super) process: OnlyChild<KeeperProcess>,
@@ -52,7 +52,7 @@ pub(super) struct Keeper {
     replaced: Vec<ProcessHandle>,
     /// The keys for the next keeper.
     held_keys: Option<OwnedFd>,
-    /// When it may erase the keys that are no longer needed.
+    /// The time when the keeper may erase the keys that are no longer needed.
     erase_at: Option<Instant>,
     /// The number of the last set of keys.
     last_number: u64,
@@ -69,13 +69,13 @@ pub(super) struct KeeperProcess {
     lacks_zone_keys: bool,
     /// The process ID of the agent that has a socket to it.
     agent: Option<i32>,
-    /// When an agent has got a socket to it last.
+    /// The last time when an agent received a socket to the keeper.
     connected_at: Option<Instant>,
 }
 
 impl Role for KeeperProcess {
     const NAME: &'static str = "keeper";
-    const PROCESS_NAME: &'static str = "sanderling: keeper of private keys";
+    const PROCESS_NAME: &'static str = "sanderling: keeper";
     const DUMPS_CORE: bool = false;
 }
 
@@ -91,7 +91,7 @@ pub(super) struct KeeperStart<'s> {
 }
 
 impl Keeper {
-    /// Takes over the keepers of the supervisor before, and their keys.
+    /// Takes over the previous supervisor's keepers, and their keys.
     pub(super) fn inherit(&mut self, processes: Vec<(i32, OwnedFd)>, held_keys: Option<OwnedFd>) {
         self.replaced.extend(processes.into_iter().map(|(pid, pidfd)| ProcessHandle::from_pidfd(pid, pidfd)));
         self.held_keys = held_keys;
@@ -114,7 +114,7 @@ impl Keeper {
         self.erase_at.filter(|at| Instant::now() < *at)
     }
 
-    /// `is_needed` is whether the configuration needs a keeper.
+    /// `is_needed`: the configuration needs a keeper.
     pub(super) fn supervision(&self, is_needed: bool) -> KeeperSupervision {
         let counts = self.process.get().map(|process| process.role.counts).unwrap_or_default();
         let process = ProcessSupervision {
@@ -126,15 +126,15 @@ impl Keeper {
     }
 
     /// Makes the keeper hold the keys of `certificates`, and starts it if it does not run. The secrets for a server
-    /// process: the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
+    /// process: the certificates without their keys, and sockets to the keeper. Without a keeper, this fails.
     pub(super) fn pass_on(
         &mut self,
         certificates: &[PassedCertificate],
         start: KeeperStart<'_>,
     ) -> io::Result<IncomingFds> {
         self.hold(certificates, start).or_else(|error| {
-            let problem = format!("the keeper of private keys does not run: {}", error_text(&error));
-            log_warning(&format!("{problem}; trying again"));
+            let problem = format!("the keeper does not run: {}", error_text(&error));
+            log_warning(&format!("{problem}; retrying"));
             let failed = |_: &PassedCertificate| Err(NoCertificate::Unreadable(problem.clone()));
             let failed: Vec<PassedCertificate> = certificates.iter().map(failed).collect();
             self.process.kill();
@@ -164,7 +164,7 @@ impl Keeper {
             of_server.push((FdKind::Keeper, asking));
             of_keeper.push((FdKind::Keeper, answering));
         }
-        // Until a server process has reported that it uses this set, the keys of the set before are in use.
+        // Until a server process has reported that it uses this set, the previous set's keys are in use.
         self.erase_at = None;
         self.last_number = self.last_number.saturating_add(1);
         self.process.try_send(Command::HoldKeys { number: self.last_number }, descriptors)?;
@@ -202,16 +202,16 @@ impl Keeper {
         }
     }
 
-    /// The serving process uses the last set of certificates: the keys of those before can be erased soon.
+    /// The serving process uses the last set of certificates: the keys of earlier sets can be erased soon.
     pub(super) fn plan_erasure(&mut self) {
         self.erase_at = Some(Instant::now() + ERASE_DELAY);
     }
 
-    /// Makes the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
+    /// Makes the keeper erase all keys except the keys of the last set of certificates and of the good versions `kept`.
     fn erase_all_but(&mut self, kept: BorrowedFd<'_>) {
         self.erase_at = None;
         if let Ok(kept) = kept.try_clone_to_owned() {
-            // Its exit is noticed as such.
+            // If the keeper has exited, its exit is handled elsewhere.
             let _ = self.process.try_send(Command::RetainKeys, vec![(FdKind::KeptCertificates, kept)]);
         }
     }
@@ -224,7 +224,7 @@ impl Keeper {
     }
 
     /// # Errors
-    /// The keeper does not send it: it runs foreign code.
+    /// Returns an error if a keeper does not send such a message: the process runs foreign code.
     fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) -> Result<(), &'static str> {
         match (event, descriptor) {
             (Event::KeeperReport(counts), None) => {
@@ -233,9 +233,9 @@ impl Keeper {
                 }
             }
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
-            // For a set that is no longer awaited.
+            // The answer is for a set that is no longer awaited.
             (Event::KeysHeld { .. }, _) => {}
-            _ => return Err("it has sent what the keeper does not send"),
+            _ => return Err("it has sent a message that the keeper never sends"),
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Keeper {
         }
     }
 
-    /// Replaces one that was started for another configuration than `config`.
+    /// Replaces a keeper that was started for another configuration than `config`.
     fn replace_unless_for(&mut self, config: &Arc<Config>) {
         if self.process.get_mut().is_some_and(|process| !process.role.is_for(config)) {
             self.replace();
@@ -270,7 +270,7 @@ impl KeeperStart<'_> {
         if let Some(state) = self.state.filter(|_| !self.config.signed_zones.is_empty()) {
             match prepare_state(state, self.config) {
                 Ok(()) => rest.extend(["--state".into(), state.into()]),
-                // The keys of certificates are not there.
+                // The keeper does not have the certificates' keys.
                 Err(error) if self.config.keeps_certificates() => {
                     lacks_zone_keys = true;
                     let problem = error_text(&error);
@@ -292,7 +292,7 @@ impl KeeperStart<'_> {
 }
 
 impl KeeperProcess {
-    /// Whether one that is started with `config` would do the same.
+    /// Whether a keeper that is started with `config` would behave in the same way.
     fn is_for(&mut self, config: &Arc<Config>) -> bool {
         self.config.is_for(config) && !self.lacks_zone_keys
     }
@@ -319,7 +319,7 @@ impl Supervisor {
         for _ in 0..EVENTS_PER_ITERATION_MAX {
             let handled = match self.keeper.process.receive() {
                 Ok(Some((event, descriptors))) => self.keeper.handle(&event, descriptors.into_iter().next()),
-                // It has closed its connection, and may not exit by itself.
+                // The keeper has closed its connection, and may not exit on its own.
                 Ok(None) => return self.keeper.process.get_mut().filter(|it| !it.is_heard()).map_or((), Child::kill),
                 Err(problem) => return self.keeper.process.end_for(&problem),
             };
@@ -329,7 +329,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that no longer reports, releases one that is not needed, and makes it erase unused keys.
+    /// Kills a keeper that no longer reports, releases an unneeded keeper, and makes the keeper erase unused keys.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();
@@ -337,12 +337,12 @@ impl Supervisor {
             self.keeper.process.schedule(None);
         }
         let is_due = self.keeper.erase_at.is_some_and(|at| Instant::now() >= at);
-        // A process that drains still signs with the keys of its certificates.
+        // A process that drains still signs with its certificates' keys.
         if is_due && self.processes.len() == 1 {
             self.secrets.kept().into_iter().for_each(|kept| self.keeper.erase_all_but(kept));
         }
         let Some(process) = self.keeper.process.get_mut() else { return };
-        // Its exit is noticed as such.
+        // If the keeper has exited, its exit is handled elsewhere.
         let _ = process.connection.flush();
         if process.is_silent_for(hang_limit) {
             log_error(&format!("{process} hung (`hang_timeout`); killed and restarted"));
@@ -351,7 +351,7 @@ impl Supervisor {
     }
 
     /// Gives the agent and the keeper a socket between them if zones are signed, unless they have one. Starts the
-    /// keeper if no certificate needs it, which would start it with the keys.
+    /// keeper if no certificate needs it, since it would otherwise start with the certificates' keys.
     pub(super) fn connect_agent_to_keeper(&mut self) {
         let config = Arc::clone(&self.active.config);
         let Some(agent) = self.agent.process.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none())
@@ -386,7 +386,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether it runs.
+    /// Whether a keeper runs.
     fn start_keeper_for_zones(&mut self, config: &Arc<Config>) -> bool {
         self.keeper.replace_unless_for(config);
         if self.keeper.process.get().is_some() || self.keeper.process.is_delayed() {
@@ -398,7 +398,7 @@ impl Supervisor {
         match start.start() {
             Ok(process) => self.keeper.process.set(process),
             Err(error) => {
-                log_warning(&format!("the keeper of private keys does not run: {}; trying again", error_text(&error)));
+                log_warning(&format!("the keeper does not run: {}; retrying", error_text(&error)));
                 self.keeper.process.schedule_after(Duration::ZERO);
             }
         }
@@ -426,7 +426,7 @@ impl Supervisor {
 mod tests {
     use super::*;
 
-    /// Without a delay the supervisor would try it in each iteration.
+    /// Without a delay, the supervisor would start a keeper in each iteration.
     #[test]
     fn each_start_that_fails_delays_the_next_one() {
         let directory = tempfile::tempdir().expect("created");

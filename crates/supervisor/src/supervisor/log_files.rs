@@ -34,7 +34,7 @@ pub(super) struct LogFiles([LogFile; LogKind::ALL.len()]);
 struct LogFile {
     kind: LogKind,
     state: State,
-    /// When the log is checked next; `None` if nothing can become due.
+    /// The time of the next check; `None` if nothing can become due.
     next_check: Option<Instant>,
     /// Compresses an earlier file.
     compression: Option<JoinHandle<()>>,
@@ -44,12 +44,12 @@ struct LogFile {
 enum State {
     #[default]
     None,
-    /// It is a regular file. Its first line, or its last one when it was opened, is of this day since 1970. `rotation`
-    /// is `None` if another program rotates it, or rotating it has failed.
+    /// The target is a regular file. The first line, or the last line when the file was opened, was written on this day
+    /// since 1970. `rotation` is `None` if another program rotates the log, or a rotation has failed.
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
-    /// It is another target.
+    /// The target is not a regular file.
     Open,
-    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a removed
+    /// The target could not be written or opened, for the reason in `problem`. `was_removed`: lines go to a removed
     /// file.
     Failed { problem: Option<String>, was_removed: bool },
 }
@@ -77,7 +77,7 @@ impl LogFiles {
         self.0.iter().filter(|log_file| log_file.kind != LogKind::Dnstap).find_map(LogFile::problem)
     }
 
-    /// As [`LogFiles::problem`], of all logs.
+    /// The problems of all logs, as in [`LogFiles::problem`].
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         self.0.iter().filter_map(LogFile::problem)
     }
@@ -125,7 +125,7 @@ impl LogFile {
         }
     }
 
-    /// Whether the file was removed, perhaps with its directory. One that was renamed is still there.
+    /// Whether the file was removed, perhaps with its directory. A renamed file still exists.
     fn was_removed(&self) -> bool {
         match &self.state {
             State::File { file, .. } => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
@@ -146,7 +146,7 @@ impl LogFile {
             }
             LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
-                // Without blocking: the path may be a FIFO without a reader.
+                // Opened without blocking: the path may be a FIFO without a reader.
                 let (directory, name) = LogDirectory::of(path)?;
                 let opened = directory.open_for_append(name, MODE);
                 let file = opened.map_err(|error| with_context("open", path.display(), &error))?;
@@ -182,7 +182,7 @@ impl LogFile {
         rotated.is_ok()
     }
 
-    /// How to rotate the log now, if it must be.
+    /// The rotation that is due now, if any.
     fn is_due(&mut self) -> Option<Rotation> {
         let State::File { file, rotation: Some(rotation), first_day } = &mut self.state else { return None };
         if self.compression.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -239,7 +239,7 @@ fn day(time: SystemTime) -> u64 {
 }
 
 impl Supervisor {
-    /// Rotates the logs for which that is due, and opens those that could not be opened before.
+    /// Rotates the logs that are due, and opens logs that could not be opened before.
     pub(super) fn update_logs(&mut self) {
         if self.task.is_some() {
             return;
@@ -267,7 +267,8 @@ impl Supervisor {
         }
     }
 
-    /// Opens the logs, and passes them to all server processes: those that drain write their last lines to them.
+    /// Opens the logs, and passes them to all server processes, including draining processes, which write their last
+    /// lines.
     pub(super) fn pass_logs(&mut self) {
         for (kind, descriptor) in self.logs.descriptors(&self.active.config) {
             self.pass_log(&kind, descriptor);

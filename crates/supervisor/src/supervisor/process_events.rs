@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of all segments of kept zones without the texts: their indexes.
+/// Maximum size of the indexes in all segments of kept zones.
 const KEPT_INDEXES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Events of one process that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
@@ -38,7 +38,7 @@ impl Supervisor {
         match event {
             Event::Heartbeat => {}
             Event::LogFailed(kind) => self.logs.on_write_failure(kind),
-            // It is being ended for it.
+            // The process is being terminated for the hang.
             Event::ThreadHung(_) if process.termination != Termination::None => {}
             Event::ThreadHung(thread) => {
                 log_error(&format!("{process}: thread {thread} hung (`hang_timeout`); killed and restarted"));
@@ -50,7 +50,7 @@ impl Supervisor {
                     self.restart_after(Duration::ZERO);
                 }
             }
-            // Only a process that was told to stop has stopped accepting for good.
+            // Only a process that received the command to stop never accepts again.
             Event::AcceptStopped if self.lifecycle.is_stopping() && process.phase() == Phase::Draining => {
                 if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
                     log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
@@ -70,7 +70,7 @@ impl Supervisor {
                     self.finish_status(request.client, request.format, is_success);
                 }
             }
-            // The process that has replaced it has its own.
+            // The replacement process has its own certificates.
             Event::ZonesKept { .. } | Event::CertificatesKept if process.phase() == Phase::Draining => {}
             Event::ZonesKept { replaces_all } => {
                 if let Err(problem) = self.keep_zones(descriptors, replaces_all) {
@@ -99,7 +99,7 @@ impl Supervisor {
             Event::JournalsChanged if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::StoreJournals, descriptors);
             }
-            // The agent stores nothing that would lose what another process has had stored.
+            // The agent stores nothing that would lose updates stored for another process.
             Event::UpdatesMade(updates) => self.pass_to_agent_of(index, Command::StoreUpdates(updates), descriptors),
             Event::CertificatesServed if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::CertificatesServed, descriptors);
@@ -118,7 +118,7 @@ impl Supervisor {
             | Event::AgentReport
             | Event::AgentFailed(_) => process.end_for("it has sent a message that only the agent may send"),
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
-                process.end_for("it has sent what only the keeper sends");
+                process.end_for("it has sent a message that only the keeper sends");
             }
             Event::BackendWanted { request, path } => process.connect_backend(request, Path::new(&path)),
             Event::Stderr(text) => self.forward_stderr(generation, &text),
@@ -139,8 +139,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells replaced processes which zones are served: they answer their last dynamic updates then. One that does not
-    /// receive it lets those fail.
+    /// Tells replaced processes which zones are served, so that they answer their last dynamic updates. A process that
+    /// does not receive the list lets these updates fail.
     fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
         let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.connection.is_full();
         for process in self.processes.iter_mut().filter(is_concerned) {
@@ -148,13 +148,15 @@ impl Supervisor {
                 descriptors.iter().map(|(kind, fd)| Ok((kind.clone(), fd.try_clone()?))).collect();
             match copies {
                 Ok(copies) => process.send(command.clone(), copies),
-                Err(error) => log_warning(&format!("cannot tell {process} what is served: {}", error_text(&error))),
+                Err(error) => {
+                    log_warning(&format!("cannot tell {process} which zones are served: {}", error_text(&error)))
+                }
             }
         }
     }
 
     /// Passes the report of the process at `index` to the agent. A process that reports more than the agent can receive
-    /// is ended, except for NOTIFY, which clients cause.
+    /// is terminated, except for NOTIFY, which clients cause.
     fn pass_to_agent_of(&mut self, index: usize, command: Command, descriptors: IncomingFds) {
         if !self.agent.is_full() {
             self.agent.send(command, descriptors);
@@ -163,8 +165,8 @@ impl Supervisor {
         }
     }
 
-    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that
-    /// waits for a disk.
+    /// Aborts a process and starts another without waiting for its exit: the kernel may not end a thread that waits for
+    /// a disk.
     pub(super) fn replace_hung(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let (generation, served) = (process.generation(), process.role.phase_since.elapsed());
@@ -178,7 +180,7 @@ impl Supervisor {
     /// Keeps good versions of zones for the next server process.
     ///
     /// # Errors
-    /// The sender is not to be trusted.
+    /// Returns an error if the sender must not be trusted.
     pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) -> Result<(), &'static str> {
         for (kind, zones) in descriptors {
             // Another process must not trust memory that its sender can still change.
@@ -191,10 +193,10 @@ impl Supervisor {
             self.kept_zones.truncate(KEPT_ZONES_FDS_MAX - 1);
             let bytes = |zones: &OwnedFd| memfd::length_bytes(zones).unwrap_or(u64::MAX);
             let all_bytes = self.kept_zones.iter().chain([&zones]).map(bytes).fold(0, u64::saturating_add);
-            // Replaced versions have no more bytes than the current ones.
+            // Replaced versions have no more bytes than the current versions.
             let texts_bytes_max = self.active.config.limits.kept_zones_bytes_max.saturating_mul(2);
             if all_bytes > texts_bytes_max.saturating_add(KEPT_INDEXES_BYTES_MAX) {
-                // The limit may be lower since.
+                // The limit may have been lowered since.
                 let problem = "a server process sends more zones to keep than `kept_zones_max`; ignoring them";
                 self.limited_log.warning("kept zones", problem);
                 continue;
@@ -204,7 +206,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as
+    /// Handles the exit of server processes. `Some` if the first process was never ready: the supervisor then exits as
     /// well.
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut index = 0;
@@ -227,7 +229,7 @@ impl Supervisor {
                     continue;
                 }
             };
-            // Its last events still count, except that it can no longer serve.
+            // The process's last events still count, except that it can no longer serve.
             while let Some((event, descriptors)) = self.processes[index].next_event() {
                 if !matches!(event, Event::Ready { .. }) {
                     self.handle_event(index, event, descriptors);
@@ -261,7 +263,7 @@ impl Supervisor {
             Phase::Starting => self.on_failed_start(process.generation(), &format!("{process} {status}"), status),
             Phase::Serving => {
                 let served = process.role.phase_since.elapsed();
-                // The reason for ending it by force is logged already.
+                // The reason for killing it is already logged.
                 if process.termination == Termination::None {
                     log_error(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
                 }

@@ -113,7 +113,7 @@ impl Supervisor {
         }
     }
 
-    /// Counts a reload that is in effect, that is in part, or that has failed.
+    /// Counts a reload that succeeded, succeeded in part, or failed.
     fn count_reload(&mut self, index: usize) {
         let count = &mut self.reload_counts[index];
         *count = count.saturating_add(1);
@@ -134,8 +134,8 @@ impl Supervisor {
         self.notify(&[State::Ready]);
     }
 
-    /// Passes on what belongs to the current configuration, after a task for another one, or a start, has failed: the
-    /// logs, and certificates and keys, whose last changes the serving process may not have received.
+    /// Passes on the logs, certificates and keys of the current configuration after a failed start or a failed task for
+    /// another configuration: the serving process may not have received their last changes.
     pub(super) fn pass_on_current(&mut self) {
         self.secrets.pass_on_again(&self.active.config);
         self.pass_logs();
@@ -176,7 +176,7 @@ impl Supervisor {
         }
     }
 
-    /// Continues with the configuration of a server process.
+    /// Continues with a server process's configuration.
     pub(super) fn activate(&mut self, next: ActiveConfig, requester: Requester) {
         self.active = next;
         self.secrets.keep_only_for(&self.active.config);
@@ -186,8 +186,8 @@ impl Supervisor {
         for_client(&warnings).for_each(|line| self.send_stderr(requester, &line));
     }
 
-    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are
-    /// signed are then read again by the agent, which ends the answer.
+    /// Reports a reload that is in effect. The reload has failed in part if sites or zones could not be loaded. Zones
+    /// that are signed are then read again by the agent, which ends the answer.
     pub(super) fn finish_reload(
         &mut self,
         requester: Requester,
@@ -205,7 +205,7 @@ impl Supervisor {
             ));
             log_error(&problems[0]);
         }
-        // In the server's log it is already.
+        // The server's log already has the message.
         problems.extend(self.logs.problem());
         if !self.active.config.signed_zones.is_empty() {
             self.send_stdout(requester, message);
@@ -227,8 +227,8 @@ impl Supervisor {
         }
     }
 
-    /// Replaces the serving process with one of the same configuration if it is still that of `generation`. It may ask
-    /// for that repeatedly.
+    /// Replaces the serving process by another with the same configuration, if its generation is still `generation`. A
+    /// process may ask for its replacement repeatedly.
     pub(super) fn replace_serving(&mut self, generation: u64, why: &str) {
         let is_serving = self.serving_process().is_some_and(|process| process.generation() == generation);
         if !is_serving || self.replaced_itself_at.is_some_and(|at| at.elapsed() < REPLACEMENT_INTERVAL) {
@@ -243,7 +243,7 @@ impl Supervisor {
         }
     }
 
-    /// Process `generation`, which may be to reload, has exited or leaves.
+    /// Handles the exit of process `generation`, which may be the process that reloads.
     pub(super) fn fail_reload_in_place(&mut self, generation: u64) {
         if let Some((requester, ..)) = self.take_reload(generation) {
             self.count_reload(2);

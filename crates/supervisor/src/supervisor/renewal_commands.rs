@@ -1,6 +1,7 @@
-//! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! separate process that waits for it (`internal-on-renew`). They have the privileges of this process, so a message of
-//! the agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
+//! The commands `on_renew` of domains: run one after another when the agent has stored another certificate, each in a
+//! separate process that waits for it (`internal-on-renew`). The commands have this process's privileges, so a message
+//! from the agent is not enough to start one: the chain must have changed, and a command runs at most once in
+//! `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};
@@ -18,16 +19,16 @@ use std::time::{Duration, Instant};
 /// The name of the process in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: on_renew";
 
-/// The commands that wait, by their domains, and the process of the one that runs.
+/// The waiting commands, by domain, and the process of the running command.
 #[derive(Debug, Default)]
 pub(super) struct RenewalCommands {
     waiting: VecDeque<String>,
     running: Option<ProcessHandle>,
-    /// The certificates that commands were run for, by their domains; `None` until those at the start were read.
+    /// The certificates that commands were run for, by domain; `None` until the certificates at startup were read.
     known: Option<HashMap<String, Known>>,
 }
 
-/// The certificate of a domain that its command was run for last, or that was there at the start.
+/// The certificate that a domain's command was last run for, or that existed at startup.
 #[derive(Debug, Default)]
 struct Known {
     chain: Vec<u8>,
@@ -41,7 +42,7 @@ impl RenewalCommands {
         self.running.as_ref().map(AsFd::as_fd)
     }
 
-    /// When the next command may be run, at `now` the earliest.
+    /// The time when the next command may run, not before `now`.
     pub(super) fn next_start(&self, now: Instant, interval: Duration) -> Option<Instant> {
         let is_idle = self.running.is_none();
         self.waiting.iter().filter(|_| is_idle).map(|domain| self.start_at(domain, now, interval)).min()
@@ -52,21 +53,21 @@ impl RenewalCommands {
         run_at.map_or(now, |at| now.max(at + interval))
     }
 
-    /// Schedules the command of this domain; a waiting command is also for this certificate.
+    /// Schedules this domain's command; a waiting command already covers this certificate.
     fn add(&mut self, domain: String) {
         if !self.waiting.contains(&domain) {
             self.waiting.push_back(domain);
         }
     }
 
-    /// The next domain whose command may be run at `now`, unless one runs.
+    /// The next domain whose command may run at `now`, unless a command is running.
     fn take_due(&mut self, now: Instant, interval: Duration) -> Option<String> {
         let is_due = |domain: &String| self.running.is_none() && self.start_at(domain, now, interval) <= now;
         let index = self.waiting.iter().position(is_due)?;
         self.waiting.remove(index)
     }
 
-    /// Whether the command of the domain was run for this chain, or the chain was there at the start.
+    /// Whether the domain's command was run for this chain, or the chain existed at startup.
     fn is_known(&self, domain: &str, chain: &[u8]) -> bool {
         self.known.as_ref().and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain)
     }
@@ -76,14 +77,14 @@ impl RenewalCommands {
         self.known.get_or_insert_default().insert(domain.to_owned(), Known { chain, run_at: Some(run_at) });
     }
 
-    /// The command could not be run for the certificate that is there now.
+    /// The command could not be run for the current certificate.
     fn set_failed(&mut self, domain: String, failed_at: Instant) {
         self.known.get_or_insert_default().entry(domain).or_default().run_at = Some(failed_at);
     }
 }
 
 impl Supervisor {
-    /// The agent has stored a certificate of this domain: its command is run, if it has one.
+    /// Handles that the agent has stored a certificate of this domain, whose command, if any, is then run.
     pub(super) fn add_renewal_command(&mut self, domain: String) {
         let has_command = self.renewed(&domain).is_some_and(|files| !files.on_renew.is_empty());
         if has_command {
@@ -95,7 +96,7 @@ impl Supervisor {
     pub(super) fn update_renewal_commands(&mut self) {
         self.read_known_certificates();
         let commands = &mut self.renewal_commands;
-        // The process reports how it has ended.
+        // The process itself reports the result.
         commands.running.take_if(|process| !matches!(process.try_wait(), Ok(None)));
         let (now, interval) = (Instant::now(), self.renewal_interval());
         while let Some(domain) = self.renewal_commands.take_due(now, interval) {
@@ -103,19 +104,19 @@ impl Supervisor {
                 Ok(process) => self.renewal_commands.running = process,
                 Err(error) => {
                     log_error(&format!("cannot run `on_renew` of {domain}: {}", error_text(&error)));
-                    // As often as the agent says that there is another one.
+                    // The agent may report another certificate at any rate.
                     self.renewal_commands.set_failed(domain, now);
                 }
             }
         }
     }
 
-    /// The shortest time between two runs of the command of a domain.
+    /// The shortest time between two runs of a domain's command.
     pub(super) fn renewal_interval(&self) -> Duration {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
     }
 
-    /// Reads the certificates that are there before any agent runs.
+    /// Reads the existing certificates before any agent runs.
     fn read_known_certificates(&mut self) {
         if self.renewal_commands.known.is_some() {
             return;
@@ -134,7 +135,7 @@ impl Supervisor {
         read_issued(&state, files).map(|(chain, _)| chain.to_vec())
     }
 
-    /// `None` if it is no longer in the configuration, or the certificate has not changed.
+    /// `None` if the domain was removed from the configuration, or the certificate has not changed.
     fn start_renewal_command(&mut self, domain: &str) -> io::Result<Option<ProcessHandle>> {
         let config = &self.active.config;
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };
@@ -173,7 +174,7 @@ mod tests {
         commands.set_run("a.test", b"first".to_vec(), now);
         assert!(commands.is_known("a.test", b"first"));
         assert!(!commands.is_known("a.test", b"second") && !commands.is_known("b.test", b"first"));
-        // It is tried again for the chain for which it could not be run.
+        // The command is retried for the chain for which it could not be run.
         commands.set_failed("a.test".to_owned(), now);
         assert!(!commands.is_known("a.test", b"second"));
     }

@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 /// Time between two checks whether a file has changed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same if the age of the keys is all that changes.
+/// Time between two checks if only the keys' age can change.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Checks in a row that may find other versions before those are passed on: with many domains, some file may always
 /// change.
@@ -38,7 +38,7 @@ pub(super) struct Secrets {
     versions: Option<Vec<Option<FileVersion>>>,
     /// Versions that differ from them, seen in the last check.
     changed: Option<UnsettledVersions>,
-    /// When files and keys are checked next; `None` if the configuration needs neither.
+    /// The time of the next check of files and keys; `None` if the configuration needs neither.
     next_check: Option<Instant>,
     shared_keys: Option<(SharedKeys, OwnedFd)>,
     /// The file with the secrets of cookies, and the secrets when it was read last without an error.
@@ -49,7 +49,7 @@ pub(super) struct Secrets {
     derived: Option<OwnedFd>,
     /// Good versions of the certificates, which the serving process has sent.
     kept: Option<OwnedFd>,
-    /// When all was read and passed on last.
+    /// The last time when everything was read and passed on.
     passed_on_at: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl FileVersion {
     }
 }
 
-/// Versions of the files that are not those in service.
+/// Versions of the files that differ from the versions in service.
 #[derive(Debug)]
 struct UnsettledVersions {
     versions: Vec<Option<FileVersion>>,
@@ -84,14 +84,14 @@ struct UnsettledVersions {
 }
 
 impl Secrets {
-    /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for
-    /// `config`. They may come from a server process. They are passed on again, since the last versions of the files
-    /// are unknown.
+    /// Takes over the keys and good versions of the previous supervisor, which has passed on certificates for `config`.
+    /// The good versions may come from a server process. All certificates are passed on again, since the last versions
+    /// of the files are unknown.
     pub(super) fn inherit(&mut self, shared_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
         if config.has_secrets()
             && let Err(error) = forbid_core_dumps()
         {
-            log_error(&format!("the memory of the supervisor can be read: {}", error_text(&error)));
+            log_error(&format!("the supervisor's memory can be read: {}", error_text(&error)));
         }
         let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
@@ -105,7 +105,8 @@ impl Secrets {
         self.next_check = has_secrets(config).then(Instant::now);
     }
 
-    /// The same, but not again within the time between two checks: the agent asks for it, which may do so without end.
+    /// Has certificates and keys passed on, but at most once per check interval: the agent, which may ask without end,
+    /// requests it.
     pub(super) fn pass_on_soon(&mut self, config: &Config) {
         let at = Instant::now().max(self.passed_on_at.map_or_else(Instant::now, |at| at + CHECK_INTERVAL));
         self.versions = None;
@@ -124,7 +125,7 @@ impl Secrets {
         self.kept = None;
     }
 
-    /// Forgets good versions if their private keys are not with them: they were in the keeper of an earlier supervisor.
+    /// Forgets good versions without their private keys, which were in the keeper of an earlier supervisor.
     pub(super) fn forget_versions_without_keys(&mut self) {
         let has_key = |kept: &KeptCertificate| kept.content.held().is_none();
         let have_keys = |file: &OwnedFd| kept_certificates_from_memfd(file).is_ok_and(|all| all.iter().all(has_key));
@@ -134,7 +135,7 @@ impl Secrets {
     /// Keeps good versions of certificates for the next server process.
     ///
     /// # Errors
-    /// The sender is not to be trusted.
+    /// Returns an error if the sender must not be trusted.
     pub(super) fn keep(&mut self, descriptors: IncomingFds) -> Result<(), &'static str> {
         for (_, kept) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::KeptCertificates) {
             if !memfd::is_sealed(&kept) {
@@ -179,7 +180,7 @@ impl Secrets {
         self.versions = None;
         self.changed = None;
         self.passed_on_at = Some(Instant::now());
-        // Before the files are read: what changes meanwhile is read again.
+        // This precedes reading the files: files that change meanwhile are read again.
         let versions = versions(config, self.state.as_deref());
         if config.has_secrets() {
             forbid_core_dumps()?;
@@ -215,8 +216,8 @@ impl Secrets {
         Ok(descriptors)
     }
 
-    /// Reads the records that the agent has derived for zones. After an error, those that were read before are passed
-    /// on again: a state folder that cannot be used prevents no process from serving.
+    /// Reads the records that the agent has derived for zones. After an error, the previous records are passed on
+    /// again: an unusable state folder prevents no process from serving.
     fn derived_records(&mut self) -> io::Result<Option<OwnedFd>> {
         let Some(state) = &self.state else { return Ok(None) };
         let read = || read_beneath(&Directory::open(state)?, DERIVED_FILE.as_bytes(), DERIVED_BYTES_MAX);
@@ -228,8 +229,8 @@ impl Secrets {
         self.derived.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after
-    /// the other: between them, they do not match.
+    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced in two
+    /// steps, between which they do not match.
     fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
         let check_count = match self.changed.take() {
             Some(before) if before.versions == versions || before.check_count >= UNSETTLED_CHECKS_MAX => return true,
@@ -240,8 +241,8 @@ impl Secrets {
         false
     }
 
-    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets are kept. Those of a
-    /// file that is no longer in the configuration are replaced immediately.
+    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets are kept. The secrets
+    /// of a file that was removed from the configuration are replaced immediately.
     fn read_cookie_secrets(&mut self, config: &Config) -> io::Result<()> {
         let file = config.replies.cookie_secret_file.as_ref();
         let is_other = |(path, _): &mut (PathBuf, _)| file.is_none_or(|file| file.path != *path);
@@ -299,7 +300,7 @@ pub(super) fn tsig_secrets(config: &Config) -> io::Result<Option<OwnedFd>> {
     tsig_secrets_to_memfd(&secrets).map(Some)
 }
 
-/// Whether the memory is sealed: what its sender can still change, another process must not trust.
+/// Whether the memory is sealed: a process must not trust memory that its sender can still change.
 fn is_unchangeable(received: &OwnedFd, content: &str) -> bool {
     let is_sealed = memfd::is_sealed(received);
     if !is_sealed {
@@ -314,7 +315,7 @@ fn random_key<const BYTES: usize>() -> io::Result<Zeroizing<[u8; BYTES]>> {
     Ok(key)
 }
 
-/// Whether others must replace the keys, also if the clock was set back.
+/// Whether the keys must be replaced, even if the clock was set back.
 fn is_expired(keys: &SharedKeys, now_unix_s: u64) -> bool {
     !(keys.made_at_unix_s..keys.made_at_unix_s.saturating_add(KEY_LIFETIME_S)).contains(&now_unix_s)
 }
@@ -327,7 +328,7 @@ impl Supervisor {
             return;
         }
         if let Some(at) = self.keeper.process.next_start().filter(|at| now < *at) {
-            // Without it no certificate can be used.
+            // Without a keeper, no certificate can be used.
             self.secrets.next_check = Some(at);
             return;
         }
@@ -425,7 +426,7 @@ mod tests {
         assert_eq!(second.cookies.previous.as_ref(), Some(&first.cookies.current));
         assert_ne!(second.tickets.current, first.tickets.current);
         assert_ne!(second.cookies.current, first.cookies.current);
-        // Another supervisor continues with them.
+        // The next supervisor continues with them.
         let mut next = Secrets::default();
         let keys = secrets.shared_keys().map(|file| file.try_clone_to_owned().expect("a copy"));
         next.inherit(keys, None, &Config::default());
@@ -511,7 +512,7 @@ mod tests {
             numbers.iter().map(|&number| secrets.is_settled(version(number))).collect()
         };
         assert_eq!(seen(&mut secrets, &[1, 1, 2, 3, 3]), [false, true, false, false, true]);
-        // Files that always change prevent no other one from being passed on.
+        // Files that keep changing do not prevent other files from being passed on.
         assert_eq!(seen(&mut secrets, &[1, 2, 3, 4, 5]), [false, false, false, true, false]);
     }
 

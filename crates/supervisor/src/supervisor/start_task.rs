@@ -1,4 +1,4 @@
-//! The start of a server process, from its cause to its result.
+//! The startup of a server process, from its cause to its result.
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Replacement, Requester, Start, Supervisor, Task};
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const WITHHELD: &str = "the next server process starts without the zones and certificates that earlier ones have kept: two starts with them have failed";
-/// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
+/// Maximum time that the answer to a reload waits for the replaced process to stop accepting.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 impl Supervisor {
@@ -43,7 +43,7 @@ impl Supervisor {
         }
     }
 
-    /// Binds listeners again that a server process has shut down. Call this before another one gets them.
+    /// Binds listeners again that a server process has shut down. Call this before another process gets the listeners.
     pub(super) fn restore_listeners(&mut self) {
         let (listeners, report) = self.listeners.restored(&self.active.config);
         for (role, bound, result) in report {
@@ -71,7 +71,7 @@ impl Supervisor {
     /// Starts a process of `program`.
     ///
     /// # Errors
-    /// It cannot be started, and nothing has changed.
+    /// Returns an error if the process cannot be started; nothing has changed then.
     pub(super) fn start(
         &mut self,
         program: &Path,
@@ -163,7 +163,7 @@ impl Supervisor {
         let Some(Task::Start(start)) = self.task.take() else { return };
         self.failed_with_kept_count = 0;
         if start.kept == KeptVersions::Withheld {
-            // It sends its own.
+            // The new process sends its own good versions.
             self.kept_zones.clear();
             self.secrets.forget_kept();
         }
@@ -224,7 +224,7 @@ impl Supervisor {
                     log_error(WITHHELD);
                 }
                 if start.reason == StartReason::First {
-                    // Nothing is served by this supervisor yet: it is not tried with them again.
+                    // This supervisor serves nothing yet, so the next start is without good versions.
                     return self.begin_first(start.next, start.listeners).err().map(|error| {
                         log_error(&format!("cannot start a server process: {}", error_text(&error)));
                         Exit::Failure

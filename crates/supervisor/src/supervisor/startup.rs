@@ -1,5 +1,5 @@
-//! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
-//! replaces, or from a server process without a supervisor.
+//! The startup of the supervisor, which binds its sockets, or inherits them from a service manager, the program that it
+//! replaces, or a server process without a supervisor.
 
 use super::agent::Agent;
 use super::agent::state_problem;
@@ -10,6 +10,7 @@ use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
+use crate::orphans::Orphans;
 use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
@@ -42,7 +43,7 @@ pub fn serve(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
     if let Err(error) = sanderling_os::sandbox::confine_supervisor() {
-        log_error(&format!("the supervisor keeps all rights of root: {}", error_text(&error)));
+        log_error(&format!("the supervisor keeps all root privileges: {}", error_text(&error)));
     }
     if let Err(error) = log::start_writer() {
         log_error(&format!("cannot start the log thread: {}", error_text(&error)));
@@ -67,11 +68,11 @@ pub fn serve(
 /// adopts the server process instead, which continues to serve. Returns only on failure.
 fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Without a control socket the server process would not be found, and a second one would serve at the same time.
+    // Without a control socket, the server process would not be found, and a second one would serve at the same time.
     if !arguments.iter().any(|argument| argument == "--control") {
-        return io::Error::other("the server process goes on serving without a supervisor; stop it");
+        return io::Error::other("the server process continues to serve without a supervisor; stop it");
     }
-    log_error("cannot take over from the program before; adopting the server process");
+    log_error("cannot take over from the previous program; adopting the server process");
     log::flush(LOG_FLUSH_MAX);
     if let Err(error) = signals::block_all() {
         return error;
@@ -83,7 +84,7 @@ fn adopt_instead() -> io::Error {
 /// The remedy without a control socket.
 const WITHOUT_CONTROL: &str = "the server runs without it; use SIGHUP, SIGUSR2 and SIGTERM";
 
-/// Why the supervisor does not start.
+/// The reason why the supervisor does not start.
 enum StartupError {
     BadConfiguration(Vec<Diagnostic>),
     Failure(String),
@@ -113,13 +114,14 @@ fn start(
     let text = source.read().map_err(StartupError::BadConfiguration)?;
     let config = source.parse(&text).map_err(StartupError::BadConfiguration)?;
     if let ConfigSource::Flags(_) = source {
-        // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each other.
+        // The operator has just typed the paths. The paths in a file may belong to many domains, which must not affect
+        // each other.
         let problems = config.path_problems();
         if !problems.is_empty() {
             return Err(StartupError::BadConfiguration(problems));
         }
     }
-    // Before any file is created that would belong to root or to the user `nobody`.
+    // Checked before any file is created that would belong to root or to the user `nobody`.
     if let Some(problem) = shared_user_problem(&config) {
         return Err(StartupError::BadConfiguration(vec![problem]));
     }
@@ -156,7 +158,7 @@ fn start(
     }
     let (existing, _) = inherited.listeners.restored(&config);
     let listeners = Listeners::bind(&config, &existing).map_err(|error| {
-        // One that was adopted still belongs to the server process.
+        // An adopted control socket still belongs to the server process.
         if let (Some(control), true) = (inherited.control.take(), inherited.processes.is_empty()) {
             control.remove();
         }
@@ -176,7 +178,7 @@ fn start(
     Ok(supervisor)
 }
 
-/// The inherited state of the supervisor.
+/// The supervisor's inherited state.
 #[derive(Default)]
 struct Inherited {
     listeners: Listeners,
@@ -219,11 +221,11 @@ fn expected_user(config: &Config) -> io::Result<u32> {
     Ok(user.map_or(own, |user| user.uid))
 }
 
-/// Takes over all descriptors of the process that answers at the control socket. It has been without a supervisor, and
-/// may run foreign code: which process it is, the kernel says.
+/// Takes over all descriptors of the process that answers at the control socket. That process has been without a
+/// supervisor, and may run foreign code, so the kernel identifies it.
 ///
 /// # Errors
-/// It is a supervisor, does not answer, or belongs to another user than `uid`.
+/// Returns an error if the process is a supervisor, does not answer, or belongs to another user than `uid`.
 fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u32) -> io::Result<Inherited> {
     let at_path = |error: io::Error| {
         if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) {
@@ -245,8 +247,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     if sender.uid != uid {
         let Sender { pid, uid: other } = sender;
         let message = format!(
-            "process {pid}, which answers there, belongs to the user with ID {other}, and server processes of this \
-             configuration belong to that with ID {uid}; stop it with the `user` that it was started with"
+            "process {pid}, which answers there, belongs to the user with ID {other}, but server processes of this \
+             configuration belong to the user with ID {uid}; stop it with the `user` that it was started with"
         );
         return Err(at_path(io::Error::other(message)));
     }
@@ -254,7 +256,7 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     let info = ProcessInfo { generation: 1, pid: sender.pid, is_serving: true, ready_at_unix_s: named.ready_at_unix_s };
     log(&format!("adopting server process {}, which has lost its supervisor", info.pid));
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
-    // With its configuration the sockets keep the configured addresses, port 0 among them.
+    // The sockets keep the addresses of its configuration, including port 0.
     let text = descriptors.configuration.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
     let config = text.and_then(|text| source.parse(&text).ok());
     if let Some(config) = &config {
@@ -336,7 +338,7 @@ fn resume(
             PendingCommand::Zone(command) => supervisor.enqueue(QueuedRequest::Zone(requester, command)),
         }
     }
-    // From now on this supervisor rotates it.
+    // From now on, this supervisor rotates the log.
     supervisor.pass_logs();
     supervisor.notify(&[State::Ready]);
     Ok(supervisor)
@@ -362,6 +364,7 @@ impl Supervisor {
             renewal_commands: RenewalCommands::default(),
             logs: LogFiles::new(),
             processes: Vec::new(),
+            orphans: Orphans::new(),
             last_generation: 0,
             task: None,
             queue: VecDeque::new(),

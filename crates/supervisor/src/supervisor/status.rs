@@ -1,4 +1,4 @@
-//! The supervisor's part of the status; that of the serving process follows it.
+//! The supervisor's part of the status; the serving process's part follows.
 
 use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Tasks of the agent that the status for people has.
+/// Maximum number of agent tasks in the text status.
 const TASKS_SHOWN_MAX: usize = 5;
 
 /// The status for programs.
@@ -31,7 +31,7 @@ struct SupervisorStatus {
     /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
-    /// Why logs could not be opened.
+    /// The reasons why logs could not be opened.
     log_problems: Vec<String>,
     processes: Vec<ProcessSummary>,
     /// `None` if the configuration needs none.
@@ -40,7 +40,7 @@ struct SupervisorStatus {
     keeper: Option<KeeperStatus>,
 }
 
-/// The keeper of private keys.
+/// The keeper and its counters.
 #[derive(Serialize)]
 struct KeeperStatus {
     /// `None` while it does not run.
@@ -48,7 +48,7 @@ struct KeeperStatus {
     restarts: u64,
     /// Signatures of handshakes by all keepers.
     signatures: u64,
-    /// The same of records of zones.
+    /// Signatures of zone records by all keepers.
     zone_signatures: u64,
     /// Requests that were refused, by cause.
     refused: BTreeMap<&'static str, u64>,
@@ -60,7 +60,7 @@ struct AgentStatus {
     /// `None` while it does not run.
     pid: Option<i32>,
     restarts: u64,
-    /// Why there is no agent that works, if it has failed.
+    /// The reason why no agent works, if it has failed.
     problem: Option<String>,
     report: Option<AgentReport>,
     /// The report comes from an agent that has exited.
@@ -83,7 +83,7 @@ struct ProcessSummary {
 }
 
 impl Supervisor {
-    /// Sends a client the status of the supervisor, and makes the serving process send its own.
+    /// Sends a client the supervisor's status, and makes the serving process send its own.
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
         // The process judges the same facts that this status shows.
         self.send_supervision();
@@ -94,7 +94,7 @@ impl Supervisor {
                 let status = serde_json::to_string(&status).expect("a status has no map");
                 format!("{{\"supervisor\":{status},\"process\":")
             }
-            // The process has the counters of the supervisor.
+            // The process has the supervisor's counters.
             StatusFormat::Metrics => String::new(),
         };
         if let Some(control) = &mut self.control {
@@ -120,7 +120,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the status after that of the serving process, which says whether all is served as the configuration says.
+    /// Ends the status after the part of the serving process, which reports whether everything is served as configured.
     pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat, is_good: bool) {
         let end = match format {
             StatusFormat::Text | StatusFormat::Verbose | StatusFormat::Metrics => "",
@@ -202,7 +202,7 @@ impl Supervisor {
         let problems = self.agent.problems_to_send(is_new).and_then(|problems| match problems.to_memfd() {
             Ok(file) => Some((FdKind::AgentReport, file)),
             Err(error) => {
-                log_error(&format!("cannot pass on what the agent reports: {}", error_text(&error)));
+                log_error(&format!("cannot pass on the agent's report: {}", error_text(&error)));
                 None
             }
         });
@@ -210,7 +210,7 @@ impl Supervisor {
         if is_sent && problems.is_none() {
             return;
         }
-        // Another configuration comes with another count.
+        // A new configuration comes with a new count.
         supervision.loaded_at_unix_s = unix_s(self.active.read_at());
         if let Some(process) = self.serving_process() {
             process.send(Command::Supervision(supervision), problems.into_iter().collect());
@@ -304,7 +304,7 @@ fn keeper_text(keeper: &KeeperStatus) -> String {
         .filter(|(_, count)| **count > 0)
         .fold(String::new(), |text, (cause, count)| format!("{text}; refused, {}: {count}", cause.replace('_', " ")));
     format!(
-        "keeper of private keys {process}; restarts: {restarts}; signatures: {signatures}; signatures of zone records: {zone_signatures}{refused}\n"
+        "keeper {process}; restarts: {restarts}; signatures: {signatures}; signatures of zone records: {zone_signatures}{refused}\n"
     )
 }
 

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long the messages of this program may take before the next one replaces it without them.
+/// Maximum time to write this program's messages before the next program replaces it.
 pub(super) const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 /// Time in which the server processes must receive all commands before this program is replaced.
 const COMMANDS_FLUSH_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl Supervisor {
         for StatusRequest { client, .. } in std::mem::take(&mut self.status_requests) {
             self.reply(Requester::Client(client), Err("the program is being upgraded; try again"));
         }
-        // The new program starts its own one.
+        // The new program starts its own agent.
         self.agent.process.end();
         let error = if self.lifecycle.is_stopping() {
             io::Error::other("the server is stopping")
@@ -79,7 +79,7 @@ impl Supervisor {
         Err(error)
     }
 
-    /// The error of the exec or of its preparation. A signal that is sent here stays pending through the exec.
+    /// The error of the exec or of its preparation. A signal that arrives here stays pending through the exec.
     fn exec_new_program(&self, requester: Requester) -> io::Result<io::Error> {
         let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
@@ -99,12 +99,12 @@ impl Supervisor {
                 QueuedRequest::Reload(_, forced_zones) => {
                     (PendingCommand::Reload { forced_zones: forced_zones.clone() }, SIGHUP)
                 }
-                // A reload has the same effect, and more.
+                // A full reload includes the site.
                 QueuedRequest::ReloadSite(_, name) => (PendingCommand::ReloadSite { name: name.clone() }, SIGHUP),
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
-                // A signal does not ask for it.
+                // No signal requests a zone command.
                 QueuedRequest::Zone(_, command) => (PendingCommand::Zone(command.clone()), SIGHUP),
-                // The upgrade replaces it.
+                // The upgrade replaces the process.
                 QueuedRequest::Replace(..) => continue,
             };
             match request.requester() {

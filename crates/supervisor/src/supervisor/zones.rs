@@ -37,7 +37,7 @@ impl Supervisor {
         }
     }
 
-    /// The agent's report about the zone whose status was requested: nothing while it is unknown.
+    /// The agent's report about the zone in a status request; empty while it is unknown.
     fn zone_report(&self, command: &ZoneCommand) -> Option<OwnedFd> {
         let ZoneCommand::Status { zone: name } = command else { return None };
         let zone = self.agent.report.as_ref()?.zones.iter().find(|zone| zone.name == *name)?;

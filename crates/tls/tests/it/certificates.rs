@@ -65,7 +65,7 @@ fn chain_or_key_that_cannot_be_used_is_refused_with_a_remedy() {
     no_certificate("pkcs12.pem", "is PKCS#12 (.p12, .pfx)", "openssl pkcs12 -in FILE -nokeys");
     no_certificate("pkcs7.pem", "is PKCS#7", "openssl pkcs7 -print_certs");
     let swapped = "the chain has a private key, and the key file has a certificate";
-    check(&pki().read("ecdsa.key"), "ecdsa.pem", swapped, "exchange");
+    check(&pki().read("ecdsa.key"), "ecdsa.pem", swapped, "swap");
     let cut = "the chain ends in the middle: the line -----END …----- is missing";
     check(&chain[..chain.len() - 30], "ecdsa.key", cut, "copy the whole chain again");
     check(&chain[..200], "ecdsa.key", cut, "copy the whole chain again");
@@ -121,7 +121,7 @@ fn chain_that_clients_may_refuse_is_reported() {
         assert!(problems.iter().all(|problem| !problem.remedy().is_empty()));
     };
     let out_of_order =
-        |number| format!("certificate {number} of the chain is not followed by the certificate of its issuer");
+        |number| format!("certificate {number} of the chain is not followed by its issuer's certificate");
     check(&["ecdsa", "intermediate"], &[]);
     check(&["ecdsa", "intermediate", "root"], &[]);
     check(&["ecdsa"], &["the issuer of certificate 1, Test-intermediate, is not in the chain"]);
@@ -185,7 +185,7 @@ fn names_purposes_and_signatures_that_clients_refuse_are_reported() {
         "must-staple",
         &["example.com"],
         &[
-            "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it",
+            "the certificate demands OCSP stapling (must-staple), which this server does not support, and some browsers refuse it",
         ],
     );
     check("sha1", &["example.com"], &["certificate 1 of the chain has a signature with SHA-1, which browsers refuse"]);

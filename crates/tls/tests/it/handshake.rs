@@ -238,7 +238,7 @@ fn store_knows_names_with_a_valid_certificate() {
     let check = |host: &str, expected: bool| assert_eq!(store.has_valid_certificate_for(host), expected, "{host}");
     check("example.com", true);
     check("Any.EXAMPLE.com.", true);
-    // It has another one, or the default.
+    // The client has another certificate, or the default.
     check("example.net", false);
     check("other.example.com", true);
     check("default.example.net", false);

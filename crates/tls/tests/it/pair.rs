@@ -37,7 +37,7 @@ pub(crate) fn server_tls() -> ServerTls {
     ServerTls::new(Arc::new(store()), tickets(1, None), &[Alpn::H2, Alpn::Http1, Alpn::Http10])
 }
 
-/// The algorithms of a client: as in browsers, the hybrid key exchange first.
+/// A client's algorithms: as in browsers, the hybrid key exchange first.
 pub(crate) fn provider() -> CryptoProvider {
     #[cfg(feature = "aws-lc-rs")]
     let provider = {
@@ -73,7 +73,7 @@ pub(crate) struct Pair {
     pub(crate) session: Session,
     /// Bytes that a side receives at once.
     pub(crate) piece_bytes: usize,
-    /// What the session has decrypted, and the client.
+    /// The bytes that the session and the client have decrypted.
     pub(crate) to_server: Vec<u8>,
     pub(crate) to_client: Vec<u8>,
     pub(crate) client_error: Option<rustls::Error>,
@@ -108,7 +108,7 @@ impl Pair {
         }
     }
 
-    /// What the client sends.
+    /// The bytes from the client.
     pub(crate) fn client_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -117,7 +117,7 @@ impl Pair {
         bytes
     }
 
-    /// What the session sends.
+    /// The bytes from the session.
     pub(crate) fn session_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.session.has_unsent() {

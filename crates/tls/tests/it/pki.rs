@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// Files of one folder. Certificates: `root`, `intermediate`, and of servers `ecdsa`, `rsa`, `other`.
 pub(crate) struct Pki(TestDirectory);
 
-/// Those of this process.
+/// The certificates of this process.
 pub(crate) fn pki() -> &'static Pki {
     static PKI: OnceLock<Pki> = OnceLock::new();
     PKI.get_or_init(Pki::new)

@@ -6,7 +6,7 @@ use sanderling_tls::{RECORD_BYTES_MAX, State, UNSENT_BYTES_MAX};
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
-/// What a record of TLS 1.3 has besides its plaintext: header, type and tag.
+/// The overhead of a TLS 1.3 record: header, type and tag.
 const OVERHEAD_BYTES: usize = 5 + 1 + 16;
 
 fn open(version: usize) -> Pair {

@@ -136,8 +136,8 @@ fn name_with_a_dot_at_its_end_is_no_name_of_the_certificate() {
     assert!(!certificate.is_valid_for_host(with_dot) && !certificate.is_valid_for_host(name));
 }
 
-/// A chain whose bytes or PEM are changed. One of which a certificate can still be read is asked all that it is asked
-/// when it is served.
+/// A chain whose bytes or PEM are changed. If a certificate can still be read, all functions that serving uses are
+/// called on it.
 #[test]
 fn changed_chains_are_loaded_or_refused() {
     let mut random = fastrand::Rng::with_seed(seed());

@@ -1,4 +1,4 @@
-//! What is added to the text of a zone.
+//! Tests of the records that are added to a zone's text.
 
 use crate::derived_records::Derivations;
 use crate::zone_loader;
@@ -21,7 +21,7 @@ fn record(kind: DerivedKind, owner: &str, data: &str) -> DerivedRecord {
     DerivedRecord { kind, owner: owner.to_owned(), ttl_s: 300, data: data.to_owned() }
 }
 
-/// What the agent has derived for `a.test` in three changes.
+/// The records that the agent has derived for `a.test` in three changes.
 fn set() -> DerivedSet {
     let records = vec![
         record(DerivedKind::Https, "a.test", "1 . alpn=h2"),
@@ -82,7 +82,7 @@ fn records_and_addresses_are_added_and_the_serial_is_raised() {
     check_lines(
         &shown,
         &[
-            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10",
             "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
             "a.test. 300 IN CAA 0 issue \"ca.example\" ; derived: caa",
             "a.test. 300 IN CAA 0 issue \"other.example\" ; derived: caa",
@@ -100,7 +100,7 @@ fn records_of_the_file_have_precedence() {
     check_lines(
         &shown,
         &[
-            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10",
             "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
             "a.test. 60 IN CAA 0 issue \"mine.example\"",
         ],
@@ -149,10 +149,7 @@ fn signed_zone_stays_as_it_is_signed() {
 #[test]
 fn serial_stays_raised_when_nothing_is_derived_any_more() {
     let (shown, _) = merged(&format!("{CONFIG}derive = []\n"), APEX);
-    check_lines(
-        &shown,
-        &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10"],
-    );
+    check_lines(&shown, &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10"]);
 }
 
 #[test]
@@ -258,7 +255,7 @@ fn records_of_the_file_have_precedence_over_a_policy_and_its_host() {
     assert!(notes.len() == 1 && notes[0].contains("no TXT record is derived for _mta-sts.a.test"), "{notes:?}");
 }
 
-/// A configuration that resolves `ALIAS`, and what the agent knows of two targets.
+/// A configuration that resolves `ALIAS`, and the agent's records of two targets.
 fn with_aliases() -> (String, DerivedSet) {
     let address = |owner: &str, data: &str| DerivedRecord { ttl_s: 70, ..record(DerivedKind::Alias, owner, data) };
     let mut set = set();
@@ -284,7 +281,7 @@ fn names_with_alias_have_the_addresses_of_the_target() {
     let (shown, notes) = merged_with(&set, &config, &file);
     let alias = "derived: alias of www.host.example";
     for line in [
-        "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10".to_owned(),
+        "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the file's serial is 10".to_owned(),
         format!("a.test. 70 IN A 192.0.2.7 ; {alias}"),
         format!("a.test. 70 IN A 192.0.2.8 ; {alias}"),
         format!("a.test. 70 IN AAAA 2001:db8::7 ; {alias}"),
@@ -335,8 +332,8 @@ fn alias_beside_addresses_or_without_resolvers_is_an_error() {
     let errors = merge(&set, CONFIG, &alias).expect_err("no resolver");
     assert_eq!(
         errors,
-        ["/a.zone:5:3: ALIAS has no effect here: no resolver is asked for the addresses of its target; write \
-          resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder"]
+        ["/a.zone:5:3: ALIAS has no effect here: no resolver is asked for the addresses of its target; set \
+          `resolvers` in [dns], for example resolvers = [\"system\"]; a state folder is also needed"]
     );
 }
 

@@ -35,7 +35,7 @@ fn options_of_dns_replies_are_read() {
         ),
         (
             "resolvers = [\"system\", \"ns\"]",
-            "2:24: `ns` is not the address of a resolver; write resolvers = [\"system\"] for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]",
+            "2:24: `ns` is not the address of a resolver; write resolvers = [\"system\"] for the resolvers in /etc/resolv.conf, or addresses: [\"192.0.2.53\"]",
         ),
         (
             "extended_errors = 1",
@@ -126,7 +126,7 @@ fn resolvers_are_those_of_the_system_or_addresses() {
     let with = config(&format!("{text}{ZONE}"));
     let [v4, v6] = ["192.0.2.53:53", "[2001:db8::1]:5353"].map(|text| Resolver::At(text.parse().expect("an address")));
     assert_eq!(with.resolvers, [Resolver::System, v4, v6]);
-    // The agent asks them, and the server process tells it what for.
+    // The agent queries the resolvers, for the targets that the server process sends it.
     assert!(with.has_stored_zones() && with.has_derived_records());
     let without = config(ZONE);
     assert!(!without.has_stored_zones() && !without.has_derived_records());

@@ -1,5 +1,5 @@
-//! The side of the client: signs queries, and checks the signatures of their replies (RFC 8945 §5.3). Zone transfers in
-//! and NOTIFY use it.
+//! The client side: signs queries, and checks the signatures of their replies (RFC 8945 §5.3). Zone transfers in and
+//! NOTIFY use it.
 
 use super::{
     FUDGE_S, MacBytes, MacState, Record, TIME_BYTES, TIME_SIGNED_BYTES, Tsig, TsigError, TsigKey,
@@ -11,14 +11,14 @@ use core::fmt;
 /// Unsigned messages between two signed ones of a stream (RFC 8945 §5.3.1).
 const UNSIGNED_MESSAGES_MAX: u32 = 99;
 
-/// Why the signature of a reply is not accepted.
+/// The reason why a reply's signature is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {
     /// A required one is missing.
     Missing,
-    /// It is wrong.
+    /// The signature is wrong.
     Invalid(TsigError),
-    /// The server has not accepted that of the query: the error of its TSIG record.
+    /// The server has not accepted the query's signature: the error in its TSIG record.
     Refused(u16),
 }
 

@@ -40,7 +40,7 @@ impl Base {
     /// Appends the bytes that `text` encodes.
     pub(crate) fn decode(self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Incomplete> {
         let start = out.len();
-        // `data-encoding` takes several padded texts one after another for one.
+        // `data-encoding` accepts several concatenated padded texts as one.
         let digits_end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
         if text[..digits_end].contains(&b'=') {
             return Err(Incomplete);

@@ -1,4 +1,4 @@
-//! The canonical form of RDATA (RFC 4034 §6.2): what signatures are made over, and by which records are compared.
+//! The canonical form of RDATA (RFC 4034 §6.2), which is signed and compared.
 //!
 //! Names in RDATA of the types of RFC 1035, and of some others, are compared as names: without regard to case (RFC 4343
 //! §3). RDATA of all other types is compared byte by byte, whether a server knows the type or not (RFC 3597 §6).
@@ -47,7 +47,7 @@ pub fn has_folded_names(rtype: Rtype) -> bool {
     !parts(rtype).is_empty()
 }
 
-/// Where RDATA has names whose letters are in lower case in canonical form. Of malformed RDATA, the names up to the
+/// The ranges of names in RDATA that are in lower case in canonical form. For malformed RDATA, the names up to the
 /// fault.
 fn folded_names(rtype: Rtype, rdata: &[u8]) -> Range<usize> {
     let (mut start, mut end) = (0, 0);

@@ -8,7 +8,7 @@ pub(crate) fn number_of(mnemonics: Mnemonics, text: &[u8]) -> Option<u16> {
     mnemonics.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(text)).map(|&(_, number)| number)
 }
 
-/// Names, each before its number.
+/// Names with their numbers.
 macro_rules! table {
     ($($name:literal $number:literal),* $(,)?) => { &[$(($name, $number)),*] };
 }

@@ -1,4 +1,4 @@
-//! RDATA in presentation format, from which the zone file parser reads the same bytes.
+//! RDATA in presentation format, which the zone file parser reads as the same bytes.
 
 use super::base::Base;
 use super::svc_param::{self, SvcParamKey, ValueKind};
@@ -189,8 +189,8 @@ fn write_groups(bytes: &[u8], group_bytes: usize, separator: &str, out: &mut For
     })
 }
 
-/// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2): it is read back as the same number, whatever date it was
-/// written as.
+/// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2): it is read back as the same number, whatever the
+/// original notation.
 fn write_time(seconds: u64, out: &mut Formatter<'_>) -> fmt::Result {
     let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(seconds);
     write!(out, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")

@@ -110,7 +110,7 @@ fn tag(rest: &[u8]) -> Result<usize, &'static str> {
     if is_valid { Ok(tag.len() + 1) } else { Err("not a word of letters and digits") }
 }
 
-/// A digest. `expected` is the length that its algorithm gives, if it is known, and the problem with any other length.
+/// A digest. `expected` is the length for the algorithm, if known, and the problem with any other length.
 fn digest(rest: &[u8], expected: Option<(usize, &'static str)>) -> Result<usize, &'static str> {
     match expected {
         _ if rest.is_empty() => Err(EMPTY),
@@ -220,7 +220,7 @@ fn host_by_type(host_type: u8, rest: &[u8]) -> Result<usize, &'static str> {
     }
 }
 
-/// RFC 8005 §5: length of the tag, algorithm, length of the key, then tag and key, neither of them empty.
+/// RFC 8005 §5: length of the tag, algorithm, length of the key, then tag and key, both not empty.
 fn host_identity(rest: &[u8]) -> Result<usize, &'static str> {
     let &[tag_length, _algorithm, key_high, key_low] = rest.first_chunk().ok_or(TOO_EARLY)?;
     let key_length = usize::from(u16::from_be_bytes([key_high, key_low]));

@@ -32,7 +32,7 @@ pub(super) enum EntryKind {
     Generate(Box<Generate>),
 }
 
-/// The owner of the previous record, which an entry without an owner has too.
+/// The previous record's owner, which an entry without an owner has too.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
     /// This file has no record yet.
@@ -141,7 +141,7 @@ impl Context {
         ))
     }
 
-    /// The TTL of a record: its own, the default, the last one, or MINIMUM of an SOA. BIND uses the same order.
+    /// A record's TTL: its own, the default, the last one, or MINIMUM of an SOA. BIND uses the same order.
     fn ttl_s(&mut self, explicit_ttl_s: Option<u32>, rtype: Rtype, position: Position) -> Result<u32, Diagnostic> {
         if let Some(ttl_s) = explicit_ttl_s {
             self.last_ttl_s = Some(ttl_s);
@@ -173,7 +173,7 @@ impl Context {
     }
 }
 
-/// Reads the next entry. After an error the scanner is somewhere within it.
+/// Reads the next entry. After an error, the scanner is at an unspecified place in the entry.
 pub(super) fn read(
     scanner: &mut Scanner,
     start: EntryStart,
@@ -233,7 +233,7 @@ fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Dia
     }
 }
 
-/// Reads the target of an `ALIAS`. A TTL before it has no effect, since the addresses have that of the target.
+/// Reads the target of an `ALIAS`. A TTL in front of it has no effect, since the addresses have the target's TTL.
 fn alias(scanner: &mut Scanner, context: &mut Context, position: Position) -> Result<EntryKind, Diagnostic> {
     const REMEDY: &str = "write the name of a host in another zone; an absolute name ends with a dot";
     let Some(token) = scanner.token()? else {
@@ -314,7 +314,7 @@ fn is_class(text: &[u8]) -> bool {
     known.iter().any(|class| class.eq_ignore_ascii_case(text)) || is_numbered()
 }
 
-/// A TTL. One over the limit becomes 0 (RFC 2181 §8), with a warning.
+/// A TTL. A TTL over the limit becomes 0 (RFC 2181 §8), with a warning.
 fn ttl(scanner: &Scanner, token: Token, context: &mut Context) -> Result<u32, Diagnostic> {
     let text = scanner.text_of(token);
     let Some(ttl_s) = number::parse_duration_s(text) else {
@@ -361,7 +361,7 @@ fn directive(
         return Generate::parse(scanner.position_of(token), scanner, limits)
             .map(|generate| EntryKind::Generate(Box::new(generate)));
     } else if is("$DATE") {
-        // BIND writes this directive into dumps of its cache. It has no meaning for a zone.
+        // BIND writes this directive into dumps of its cache. The directive has no meaning for a zone.
         scanner.skip_entry();
         EntryKind::Ignored
     } else {

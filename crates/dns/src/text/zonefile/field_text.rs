@@ -71,7 +71,7 @@ impl<'r> RdataReader<'r> {
         Ok(token)
     }
 
-    /// An error about `token`. `problem` is the end of a sentence whose subject is the token.
+    /// An error about `token`. `problem` completes a sentence that begins with the token.
     #[cold]
     pub(super) fn invalid(&self, token: Token, problem: &str, remedy: &str) -> Diagnostic {
         let excerpt = Excerpt(self.scanner.text_of(token));
@@ -100,7 +100,7 @@ impl<'r> RdataReader<'r> {
         self.malformed(&problem, "shorten the data, or split it into several records")
     }
 
-    /// The position of the field, or of the end of the entry before it.
+    /// The position of the field, or of the end of the entry if the field is missing.
     fn field_position(&self) -> Position {
         self.field_start.map_or_else(|| self.scanner.position(), |token| self.scanner.position_of(token))
     }
@@ -234,7 +234,7 @@ impl<'r> RdataReader<'r> {
             let start = self.out.len();
             self.out.push(0);
             put_unescaped(self.scanner, token, self.out)?;
-            // Before the split, which moves the bytes after each boundary.
+            // This precedes the split, which moves the bytes after each boundary.
             if self.out.len() > RDATA_BYTES_MAX {
                 return Err(self.too_long());
             }
@@ -400,7 +400,7 @@ pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) 
 
 /// Parses an IPv4 address: four numbers up to 255 without leading zeros.
 ///
-/// The standard library accepts the same and is slower. Most records of most zones have addresses.
+/// The standard library's parser accepts the same texts, and is slower. Most records of most zones have addresses.
 pub(super) fn parse_ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut bytes = [0; 4];
     let mut numbers = text.split(|&byte| byte == b'.');

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// How to fix an escape.
 pub(super) const ESCAPE_REMEDY: &str = "write three decimal digits, \\000 to \\255, or \\\\ for a backslash";
 
-/// Why text is not a name.
+/// The reason why text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameTextError {
     /// Between two dots, before the first, or in an empty text.
@@ -133,7 +133,7 @@ fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<NameForm, NameTe
     }
     let last = out.len() - length_offset - 1;
     if last == 0 {
-        // The text ends with a dot. The label before it is not empty, or its length would have been rejected.
+        // The text ends with a dot. The preceding label is not empty, or its length would have been rejected.
         return Ok(NameForm::Absolute);
     }
     out[length_offset] = label_length(last)?;

@@ -21,7 +21,7 @@ pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
 pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
     let last = text.last()?;
     if last.is_ascii_digit() {
-        // Only a number without units is in seconds: like BIND, reject "1h30".
+        // A number without a unit is valid only alone: "1h30" is rejected, as by BIND.
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
     }
     let mut total_s: u32 = 0;
@@ -41,9 +41,9 @@ pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
     Some(total_s)
 }
 
-/// Years by which a date is moved so that it is after 1970: the calendar has a period of 400 years.
+/// Years added to a date so that it is after 1970: the calendar has a period of 400 years.
 const SHIFT_YEARS: u64 = 2_000;
-/// Seconds of so many years.
+/// Seconds in [`SHIFT_YEARS`] years.
 const SHIFT_S: u64 = 5 * 146_097 * DAY_S;
 
 /// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` with a year from 0001 on, or from a decimal number of at most

@@ -239,8 +239,8 @@ impl RdataReader<'_> {
 
 const HOST_TYPE_REMEDY: &str = "write 0 for none, 1 for an IPv4 address, 2 for an IPv6 address or 3 for a name";
 
-/// How to fix a field of this kind whose wire form is malformed; `None` for kinds whose text always has a valid wire
-/// form.
+/// The remedy for a field of this kind whose wire form is malformed; `None` for kinds whose text always has a valid
+/// wire form.
 fn check_remedy(kind: FieldKind) -> Option<&'static str> {
     Some(match kind {
         FieldKind::Digits => "write digits, as in 311061700956 (RFC 1183 section 3.1)",

@@ -40,8 +40,8 @@ fn class_of(byte: u8) -> ByteClass {
 
 /// How a token is written.
 ///
-/// It has the size of its neighbours in [`Token`]. Padding would be copied with the token byte by byte, which stalls on
-/// the store before it.
+/// The type has the size of its neighbours in [`Token`]. Padding would be copied with the token byte by byte, which
+/// stalls on the preceding store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum TokenKind {
@@ -154,7 +154,7 @@ impl Scanner {
         }
     }
 
-    /// The next token of the entry; `None` at its end, however often it is called.
+    /// The entry's next token; `None` at its end, however often it is called.
     #[inline]
     pub(super) fn token(&mut self) -> Result<Option<Token>, Diagnostic> {
         match self.skip_to_token()? {
@@ -164,7 +164,7 @@ impl Scanner {
         }
     }
 
-    /// Skips to the next token of the entry.
+    /// Skips to the entry's next token.
     #[inline]
     fn skip_to_token(&mut self) -> Result<Option<TokenKind>, Diagnostic> {
         loop {
@@ -230,7 +230,7 @@ impl Scanner {
 
     /// Skips the rest of the entry, with its errors.
     pub(super) fn skip_entry(&mut self) {
-        // Ends, because every error is after the byte that caused it.
+        // The loop ends, because every error is after the byte that caused it.
         while !matches!(self.token(), Ok(None)) {}
     }
 
@@ -285,7 +285,7 @@ impl Scanner {
                 Some(b'"') => break,
                 Some(b'\\') if self.text.get(at + 1).is_some_and(|&next| next != b'\n') => at += 2,
                 None | Some(b'\n') => {
-                    // A string across lines is usually a forgotten quote, which would hide the records after it.
+                    // A string across lines usually means a missing quote, which would hide the following records.
                     let position = self.position();
                     self.at = at;
                     return Err(Diagnostic::error(
@@ -373,7 +373,7 @@ impl fmt::Display for Excerpt<'_> {
 }
 
 impl Diagnostic {
-    /// An error about `token`. `problem` is the end of a sentence whose subject is the token: `is not a TTL`.
+    /// An error about `token`. `problem` completes a sentence that begins with the token: `is not a TTL`.
     #[cold]
     pub(super) fn about(scanner: &Scanner, token: Token, problem: &str, remedy: &str) -> Diagnostic {
         Diagnostic::error(scanner.position_of(token), format!("{} {problem}", Excerpt(scanner.text_of(token))), remedy)

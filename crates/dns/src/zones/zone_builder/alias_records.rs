@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 impl ZoneBuilder {
-    /// Notes that the owner of `alias` is to have addresses, which the caller adds as records if it has them.
+    /// Records that the owner of `alias` should have addresses, which the caller adds as records if it has them.
     pub fn add_alias_record(&mut self, alias: &AliasRecord<'_>) {
         self.alias_owners.push((alias.owner.to_lowercase(), alias.position));
     }
@@ -48,7 +48,7 @@ impl ZoneBuilder {
         diagnostics
     }
 
-    /// Whether `name` gets the addresses of another one.
+    /// Whether `name` gets another name's addresses.
     pub(super) fn has_alias_record(&self, name: Name<'_>) -> bool {
         if self.alias_owners.is_empty() {
             return false;

@@ -147,7 +147,7 @@ impl ZoneBuilder {
         if rrset.rtype == Rtype::SOA && name != self.apex {
             diagnostics.push(Diagnostic::error(
                 records[0].position,
-                format!("{owner} has an SOA record, but the apex of the zone is {}", self.names.name(self.apex)),
+                format!("{owner} has an SOA record, but the zone's apex is {}", self.names.name(self.apex)),
                 "remove it, or move the name into a separate zone",
             ));
         }
@@ -195,7 +195,7 @@ impl ZoneBuilder {
         diagnostics.push(Diagnostic::warning(ds.position, problem, remedy));
     }
 
-    /// RFC 4034 §2.1.1: the key of a zone is at the apex of that zone.
+    /// RFC 4034 §2.1.1: a zone's key is at the apex of that zone.
     fn check_zone_key(&self, name: NameId, keys: &[StagedRecord], diagnostics: &mut Vec<Diagnostic>) {
         const ZONE_KEY: u8 = 1;
         let is_zone_key = |key: &&StagedRecord| self.rdata(key).first().is_some_and(|flags| flags & ZONE_KEY != 0);
@@ -210,7 +210,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Authorities ignore a property that they do not know, and issue certificates in spite of it (RFC 8659 §4.1).
+    /// Authorities ignore unknown properties, and issue certificates in spite of them (RFC 8659 §4.1).
     fn check_caa(&self, caa: &StagedRecord, diagnostics: &mut Vec<Diagnostic>) {
         const KNOWN: [&str; 7] =
             ["issue", "issuewild", "issuemail", "issuevmc", "iodef", "contactemail", "contactphone"];

@@ -142,7 +142,7 @@ impl NameTable {
         entry.rrsets_start as usize..entry.rrsets_start as usize + entry.rrset_count as usize
     }
 
-    /// The hash table of a zone, in which the number of each name for which `is_found` is the index of its node.
+    /// The hash table of a zone, which maps each name for which `is_found` to the index of its node.
     pub(super) fn node_slots(&self, nodes: &[NodeIndex], is_found: impl Fn(NameId) -> bool) -> HashSlots {
         let mut slots = HashSlots::for_count(self.ids().filter(|&id| is_found(id)).count());
         for id in self.ids().filter(|&id| is_found(id)) {
@@ -151,7 +151,7 @@ impl NameTable {
         slots
     }
 
-    /// Adds a new name, after those of its ancestors that are new.
+    /// Adds a new name, after its new ancestors.
     fn push_with_ancestors(&mut self, name: &IndexedName<'_>, hash: NameHash) -> NameId {
         let parent_depth = name.label_count() - 1;
         if parent_depth == self.apex_depth {

@@ -35,13 +35,13 @@ impl ZoneBuilder {
     }
 
     /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and
-    /// wildcard children, and of the targets of their records. `node_of` returns the nodes of names other than `names`.
-    /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of
-    /// the previous version, without the nodes that it does not share, if it is signed. Diagnostics about missing
-    /// records have the position `end`.
+    /// wildcard children, and of their records' targets. `node_of` returns the nodes of names other than `names`.
+    /// Returns `None` if `delta` has no room, or if the zone denies existence with other records. `chain` is the
+    /// previous version's chain, without the nodes that are not shared, if the zone is signed. Diagnostics about
+    /// missing records have the position `end`.
     ///
     /// # Errors
-    /// The problems of the records, as if the whole zone were built. Warnings about other names are left out.
+    /// Returns the records' problems, as if the whole zone were built. Warnings about other names are left out.
     pub(crate) fn finish_part(
         mut self,
         names: &[Name<'_>],
@@ -103,8 +103,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// Adds those of `nodes` that belong to `chain`, and sets the proofs of all of them. `None` if the chain cannot be
-    /// continued.
+    /// Adds the nodes among `nodes` that belong to `chain`, and sets the proofs of all nodes. `None` if the chain
+    /// cannot be continued.
     fn continue_chain(
         &self,
         new: impl Iterator<Item = (NameId, NodeIndex)> + Clone,
@@ -119,7 +119,7 @@ impl ZoneBuilder {
             match chain {
                 DenialChain::Nsec(chain) if is_shown && self.has_rrset(id, Rtype::NSEC) => chain.insert(nodes, node),
                 DenialChain::Nsec3(chain) if self.is_in_chain(id, chain.parameters()) => chain.insert(nodes, node),
-                // Nothing would find it.
+                // No query would find it.
                 _ if self.is_nsec3_owner(id) => return None,
                 DenialChain::Nsec(_) | DenialChain::Nsec3(_) | DenialChain::None => {}
             }

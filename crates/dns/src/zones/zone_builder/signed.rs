@@ -1,4 +1,4 @@
-//! The additional data of a signed zone: signatures of RRsets, and the chain of NSEC or NSEC3 records.
+//! A signed zone's additional data: signatures of RRsets, and the chain of NSEC or NSEC3 records.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
@@ -52,8 +52,8 @@ impl ZoneBuilder {
             && is_nsec3_owner(self.names.name(id), self.names.name(self.apex))
     }
 
-    /// How names are hashed, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several, the first complete one
-    /// is used.
+    /// The parameters for hashing names, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several chains, the
+    /// first complete one is used.
     pub(super) fn nsec3_parameters(&self) -> Option<Nsec3Parameters> {
         let records = self.rrset_of(self.apex, Rtype::NSEC3PARAM).map_or(&[][..], |rrset| self.records_of(rrset));
         let apex = self.names.name(self.apex);

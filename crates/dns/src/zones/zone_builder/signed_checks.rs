@@ -1,7 +1,7 @@
 //! Checks of a signed zone (RFC 4035 §2, RFC 5155 §7.1): each RRset has its signatures, and the chain of NSEC or NSEC3
 //! records is complete. The signatures themselves are not verified.
 //!
-//! All but too many NSEC3 iterations are warnings: resolvers that do not validate can use the zone.
+//! All problems except too many NSEC3 iterations are warnings: resolvers that do not validate can use the zone.
 
 use super::names::NameId;
 use super::signed::type_covered;
@@ -18,7 +18,7 @@ use data_encoding::BASE32_DNSSEC;
 
 /// Warnings about the signatures of one zone. More are counted.
 const WARNINGS_MAX: usize = 20;
-/// RFC 9276 §3.2: resolvers treat zones with more iterations as unsigned, or do not answer. They are refused.
+/// RFC 9276 §3.2: resolvers treat zones with more iterations as unsigned, or do not answer. Such zones are refused.
 const NSEC3_ITERATIONS_MAX: u16 = 50;
 /// Signatures that expire within this time are reported: 3 days.
 const EXPIRY_WARNING_S: i32 = 3 * 24 * 3600;

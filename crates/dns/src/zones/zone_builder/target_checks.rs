@@ -51,19 +51,19 @@ impl ZoneBuilder {
         }
     }
 
-    /// Reports an owner that has the name of the zone twice, because its dot was forgotten.
+    /// Reports an owner that contains the zone name twice, because its dot was forgotten.
     pub(super) fn check_owner(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let Some(meant) = self.without_second_apex(self.names.name(name)) else { return };
         let Some(rrset) = self.rrsets_of(name).first() else { return };
         diagnostics.push(Diagnostic::warning(
             self.records_of(rrset)[0].position,
-            format!("{} has the name of the zone twice", self.names.name(name)),
+            format!("{} contains the zone name twice", self.names.name(name)),
             format!("did you mean {meant} with a final dot?"),
         ));
     }
 
-    /// The name that was meant by `name`, to which the name of the zone was appended although it has it. A domain below
-    /// a top-level domain may well have its name: com.com.
+    /// The probably intended name, if `name` was completed with the zone name although it already contained it. A
+    /// domain below a top-level domain may well have its name: com.com.
     fn without_second_apex(&self, name: Name<'_>) -> Option<NameBuf> {
         let apex = self.names.name(self.apex);
         let apex_depth = apex.labels().count();
@@ -79,7 +79,7 @@ impl ZoneBuilder {
         meant.as_name().is_at_or_below(apex).then_some(meant)
     }
 
-    /// Reports a loop of CNAME records, at the one that comes first in the zone, and a DNAME that leads to itself.
+    /// Reports a loop of CNAME records, at the first of them in the zone, and a DNAME that leads to itself.
     pub(super) fn check_alias_loop(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         const REMEDY: &str = "make one of them refer to a name with data";
         let owner = self.names.name(name);

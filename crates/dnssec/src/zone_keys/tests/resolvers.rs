@@ -28,7 +28,7 @@ const PAUSE_S_MAX: u64 = 900;
 /// The AD flag.
 const AUTHENTIC_DATA: u16 = 0x0020;
 const DNSKEY: u16 = 48;
-/// What is asked of the child zone, so many names of a kind that caches have them with different ages.
+/// The questions to the child zone, with so many names of each kind that caches hold them with different ages.
 const QUESTIONS: [(&str, u16, u16); 9] = [
     ("h1", A, NOERROR),
     ("h2", A, NOERROR),
@@ -111,7 +111,7 @@ impl Resolver {
             servers.iter().for_each(|it| options += &format!(" stub-addr: 127.0.0.1@{}\n", it.address.port()));
         }
         resolver.start_program("cache", cache, &options);
-        // One attempt for each answer: with others, it would ask around the cache.
+        // Each answer gets one attempt: with more, the resolver would bypass the cache.
         let options = format!(
             "module-config: \"validator iterator\"\n trust-anchor: \"{anchor}\"\n val-log-level: 2\n val-max-restart: 0\n \
              cache-max-ttl: 0\nforward-zone:\n name: .\n forward-addr: 127.0.0.1@{}\n",
@@ -236,7 +236,7 @@ impl Network {
         next
     }
 
-    /// Signs the next version of the zone. Each step of the world publishes one at most, after the first one without
+    /// Signs the zone's next version. Each step of the world publishes one at most, after the first one without
     /// signatures.
     fn sign_zone(&mut self) {
         let world = &mut self.world;
@@ -345,7 +345,7 @@ fn roll((policy, scenario): (KeyPolicy, Scenario), fault: Fault, seed: u64) -> R
         other => panic!("{other:?} does not replace keys"),
     }
     network.run(|world| world.is_settled() && world.keys.keys.iter().any(|key| !before.contains(&key.public.id())))?;
-    // What is in caches at the end is used up.
+    // The content of caches at the end is used up.
     let end = network.world.now + ZONE_TTL_S;
     network.run(|world| world.now >= end)
 }

@@ -54,7 +54,7 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_openat2, libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_lseek],
     &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat],
     &[libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2],
-    // The paths of the configuration may be relative: realpath(3).
+    // The configuration's paths may be relative: realpath(3).
     &[libc::SYS_getcwd],
     // Watches. The inotify instance is created by the first thread that serves.
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],
@@ -86,14 +86,14 @@ const OF_SERVERS: &[Number] = &[
     libc::SYS_inotify_rm_watch,
 ];
 
-/// Allowed as well; other architectures do not have these.
+/// These calls are allowed as well; other architectures lack them.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// No supervisor and no server makes these calls and an attacker would: to read another process, mount, load or run
-/// code in the kernel. With those that run a program, they kill a server process.
+/// Neither supervisor nor server makes these calls, but an attacker would: to read another process, mount, load modules
+/// or run code in the kernel. Together with the calls that run a program, they kill a server process.
 const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_by_handle_at],
@@ -107,8 +107,8 @@ const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
 ];
 
-/// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error. Not `FIONBIO`,
-/// which clears `O_NONBLOCK` of a listener for all processes that have it: the supervisor would wait for a client
+/// The ioctls of this crate, and of isatty(3), which the standard library calls on standard error. `FIONBIO` is left
+/// out: it clears `O_NONBLOCK` of a listener for all processes that have it, and the supervisor would wait for a client
 /// forever.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::TCGETS];
 
@@ -127,8 +127,8 @@ const SET_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Those that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a descriptor
-/// of the process at the other end, by which it can be signalled.
+/// The socket options that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a
+/// descriptor of the process at the other end, by which it can be signalled.
 const READ_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_TYPE),
     (libc::SOL_SOCKET, libc::SO_DOMAIN),
@@ -189,7 +189,7 @@ fn of_this_process() -> Rules {
         (libc::SYS_mprotect, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
         // abort(3) signals its own thread.
         (libc::SYS_tgkill, vec![vec![is(0, this_process)]]),
-        // Its own limits (0 is this process): glibc reads that of the stack for each thread.
+        // The process may read its own limits (0 is this process): glibc reads the stack limit for each thread.
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),
         (libc::SYS_fcntl, each_of(1, FCNTLS.iter().map(|&command| command as u64))),
@@ -201,8 +201,8 @@ fn of_this_process() -> Rules {
     rules
 }
 
-/// The calls that the keeper of private keys may make; all others fail. There is no new socket, and no file unless
-/// `has_files`.
+/// The calls that the keeper, which holds the private keys, may make; all others fail. There is no new socket, and no
+/// file unless `has_files`.
 pub(super) fn allowed_to_keeper(has_files: bool) -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED_TO_KEEPER));
@@ -228,10 +228,10 @@ pub(super) fn allowed_to_agent() -> Rules {
     OF_SERVERS.iter().for_each(|number| drop(rules.remove(number)));
     rules.extend(any_arguments(ALLOWED_TO_AGENT));
     rules.extend(ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
-    // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
+    // Only Internet sockets: no kernel sockets (netlink), and no sockets of other programs on this machine.
     let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
     rules.insert(libc::SYS_socket, cases(families.into_iter().collect()));
-    // It gives one end to the server process, through the supervisor, and gets an answer at the other.
+    // The agent passes one end to the server process, through the supervisor, and receives an answer at the other.
     rules.insert(libc::SYS_socketpair, cases(vec![vec![is(0, libc::AF_UNIX as u64)]]));
     // The resolver of the C library asks how many bytes have arrived.
     rules.entry(libc::SYS_ioctl).or_default().extend(cases(vec![vec![is(1, libc::FIONREAD)]]));

@@ -1,5 +1,5 @@
-//! What authorities need before they issue: all name servers that answer, CAA records that let them, and an account of
-//! the operator.
+//! The conditions of authorities before they issue: all name servers answer, CAA records permit the authority, and the
+//! operator has an account.
 
 use super::{DEADLINE, Setup};
 use sanderling_testkit::dns::{TXT, data, serial};
@@ -67,7 +67,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     server.wait_for_error(&expected);
     wait_until("the error is shown", || shown().contains("does not serve the new TXT record"));
     assert!(!setup.pebble_log().contains("Starting validation"), "{}", setup.pebble_log());
-    // The other one delegates the name to this server, as the message says.
+    // The other server delegates the name to this server, as the message demands.
     directory.write("a.zone", format!("{zone}_acme-challenge 60 NS ns\n").as_bytes());
     let reloaded = directory.control("reload");
     assert!(reloaded.code() == Some(0), "{reloaded}");
@@ -106,7 +106,7 @@ fn caa_records_that_forbid_it_are_named_before_the_authority_is_asked() {
 #[test]
 fn name_that_leads_elsewhere_is_reported_with_what_to_do() {
     let mut setup = Setup::new("");
-    // The agent does not take the zone of a folder for that of the domain.
+    // The agent does not take a folder's zone for the domain's zone.
     setup.edit_config("[dns]\n", "[dns]\nzones = \"zones/*.zone\"\n");
     let zone = fs::read_to_string(setup.directory.path().join("example.com.zone")).unwrap();
     let elsewhere = zone.replace("@ 60 A 127.0.0.1", "@ 60 A 127.0.0.9");
@@ -178,7 +178,7 @@ fn profile_of_the_authority_determines_the_certificate() {
     setup.edit_config("\"short\"", "\"shortlived\"");
     let reloaded = setup.directory.control("reload");
     assert!(reloaded.code() == Some(0), "{reloaded}");
-    // What has failed with the profile before is forgotten: it is not waited for a minute.
+    // Earlier failures with the profile are forgotten: the agent does not wait for a minute.
     setup.wait_for_page(server.encrypted("https"), "example.com");
     let shown = setup.directory.control("certificates").text();
     assert!(shown.contains(", 5 days left"), "{shown}");

@@ -1,4 +1,4 @@
-//! What `check` says of certificates that the server requests, before it would request them.
+//! The output of `check` about automatic certificates, before the server would request them.
 
 use super::Setup;
 use sanderling_testkit::{TestDirectory, run, wait_until};
@@ -45,7 +45,7 @@ fn what_no_authority_would_issue_is_an_error_of_the_check() {
         "on_renew = [\"/usr/bin/no-such-program\"]",
         Some("the program `/usr/bin/no-such-program` does not exist"),
     );
-    check("", "on_renew = [\"/etc/passwd\"]", Some("`/etc/passwd` is not a program; name an executable file"));
+    check("", "on_renew = [\"/etc/passwd\"]", Some("`/etc/passwd` is not a program; specify an executable file"));
     check("", "on_renew = [\"/bin/sh\"]", None);
 }
 

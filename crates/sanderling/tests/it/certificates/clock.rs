@@ -13,7 +13,7 @@ const AHEAD_S: i64 = (90 * 24 + 1) * 3600;
 
 /// A clock for the programs that it starts.
 struct Clock {
-    /// Has the number of seconds that it is ahead.
+    /// The file with the number of seconds that the clock is ahead.
     ahead: File,
 }
 
@@ -70,7 +70,8 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     };
     drop(server);
 
-    // It starts with a clock that is ahead: to it, the certificates of the site and of the authority have expired.
+    // The server starts with a clock that is ahead: by this clock, the certificates of the site and of the authority
+    // have expired.
     fs::remove_dir_all(setup.directory.path().join("state/rotations")).unwrap();
     clock.set_ahead(AHEAD_S);
     let mut server = clock.start_server(&setup);
@@ -93,7 +94,7 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     wait_until("the next key has been in all caches", || setup.renew().code() == Some(0));
     setup.wait_for_page(server.encrypted("https"), "example.com");
 
-    // It is ahead again, while the server runs.
+    // The clock is ahead again, while the server runs.
     let chain = setup.chain();
     clock.set_ahead(AHEAD_S);
     wait_until("the clock is named", || setup.renew().errors.contains("check the system clock"));

@@ -25,7 +25,7 @@ fn start() -> (Setup, TestServer) {
     (setup, server)
 }
 
-/// Runs the program, with the certificate of the authority as the one that it trusts.
+/// Runs the program, which trusts the authority's certificate.
 fn run(setup: &Setup, program: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(program);
     let trusted = setup.directory.argument("pebble.pem");
@@ -80,7 +80,7 @@ fn lego_gets_a_certificate() {
     let (setup, server) = start();
     let (folder, authority) = (setup.directory.argument("lego"), format!("https://127.0.0.1:{}/dir", setup.acme_port));
     let resolver = format!("127.0.0.1:{}", setup.dns_port);
-    // It would ask the name server of the zone at port 53.
+    // The client would ask the zone's name server at port 53.
     let arguments = "--accept-tos --email hostmaster@example.com --dns rfc2136 --dns.disable-cp";
     let others = ["--dns.resolvers", &resolver, "--path", &folder, "--server", &authority];
     let names = ["-d", "example.com", "-d", "*.example.com", "run"];

@@ -1,9 +1,9 @@
-//! What goes wrong while certificates are requested: authorities that fail in different ways, a full disk, an expired
+//! Failures while certificates are requested: authorities that fail in different ways, a full disk, an expired
 //! certificate, and processes that are killed at random moments. The certificate in service stays, and nothing must be
 //! restarted.
 //!
-//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` that of domains that get certificates
-//! at once.
+//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` is the number of domains that get
+//! certificates at once.
 
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
 use sanderling_testkit::dns::{TXT, data};
@@ -25,7 +25,7 @@ impl Setup {
         self.pebble_log().matches("Added order ").count()
     }
 
-    /// The record for the authority, if it is answered.
+    /// The record for the authority, if the server answers with it.
     fn challenge(&self) -> Option<String> {
         data((Ipv4Addr::LOCALHOST, self.dns_port).into(), "_acme-challenge.example.com", TXT)
     }
@@ -59,7 +59,7 @@ impl Answering {
         Answering::spawn(setup, "pebble", &["-HTTP"])
     }
 
-    /// One that is silent after the handshake.
+    /// An authority that is silent after the handshake.
     fn without_answers(setup: &Setup) -> Answering {
         Answering::spawn(setup, "pebble", &[])
     }
@@ -69,13 +69,13 @@ impl Answering {
         let [certificate, key] = ["pem", "key"].map(|end| setup.directory.argument(&format!("{name}.{end}")));
         setup.directory.write("answers/empty", b"");
         let mut answering = None;
-        // It ends without a word if another test has the port at this moment.
+        // Pebble exits without a message if another test has the port at this moment.
         wait_until("it listens", || {
             let mut child = Command::new("openssl")
                 .args(["s_server", "-accept", &setup.acme_port.to_string(), "-cert", &certificate, "-key", &key])
                 .args(arguments)
                 .current_dir(setup.directory.path().join("answers"))
-                // It ends with its input.
+                // The program ends when its input ends.
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -124,12 +124,12 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
             "responded with status 429",
         ),
         ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "sent an invalid ACME response"),
-        ("garbage", "the response of the authority is not HTTP"),
+        ("garbage", "the authority's response is not HTTP"),
     ] {
         let _answering = Answering::start(&setup, answer);
         check(cause);
     }
-    // One that accepts connections and closes them.
+    // An authority that accepts connections and closes them.
     let listener = setup.listen_as_authority();
     listener.set_nonblocking(true).unwrap();
     thread::scope(|scope| {
@@ -144,15 +144,14 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check("no TLS connection to 127.0.0.1");
         drop(stop);
     });
-    // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after
-    // the handshake.
+    // An authority whose connections stay in the kernel's queue, and one that is silent after the handshake.
     let silent = setup.listen_as_authority();
     check("the authority did not answer within 2 s");
     drop(silent);
     let silent = Answering::without_answers(&setup);
     check("the authority did not answer within 2 s");
     drop(silent);
-    // The authority is there again, and has forgotten everything.
+    // The authority runs again, and has forgotten everything.
     setup.start_pebble();
     setup.fetch_root();
     assert_eq!(setup.renew().code(), Some(0));
@@ -184,7 +183,7 @@ fn full_disk_is_described_and_the_certificate_stays_in_service() {
     let https = server.encrypted("https");
     setup.wait_for_page(https, "example.com");
     let chain = setup.chain();
-    // All that is left.
+    // The remaining files.
     let filler = state.join("filler");
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let renewed = setup.renew();
@@ -242,7 +241,7 @@ fn renewal_comes_when_the_authority_suggests_it() {
     setup.wait_for_page(server.encrypted("https"), "example.com");
     assert_eq!(setup.order_count(), 2);
     // Another authority at the same place does not know the certificate that the next one replaces.
-    // What is shown may come from the agent that was killed.
+    // The output may come from the agent that was killed.
     wait_until("the next suggestion", || {
         let record = fs::read(setup.directory.path().join("state/renewals/example.com.json")).unwrap_or_default();
         let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
@@ -267,7 +266,7 @@ fn renewal_comes_when_the_authority_suggests_it() {
 #[test]
 fn certificate_that_has_expired_is_served_until_there_is_another_one() {
     let mut setup = Setup::new("zone = \"example.com.zone\"");
-    // As if the machine had slept for months.
+    // The clock jumps as if the machine had slept for months.
     let folder = "state/generations/example.com-1";
     fs::create_dir_all(setup.directory.path().join(folder)).unwrap();
     let links = setup.directory.path().join("state/certificates");
@@ -300,7 +299,7 @@ fn authority_that_asks_for_a_pause_gets_it() {
     let _answering = Answering::start(&setup, answer);
     let _server = setup.start_server();
     let shown = || setup.directory.control("certificates").text();
-    // Up to a tenth more than what it asks for.
+    // The delay is up to a tenth longer than requested.
     let is_paused = |shown: &str| (66..=74).any(|minutes| shown.contains(&format!("  next order in {minutes} min: ")));
     wait_until("the error is shown", || shown().contains("responded with status 429"));
     assert!(is_paused(&shown()), "{}", shown());
@@ -348,7 +347,7 @@ fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
         let mut renew = sanderling();
         renew.args(["renew", "example.com", "--control", &setup.directory.argument("control")]);
         let mut child = renew.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The moment is what is random.
+        // Only the moment is random.
         thread::sleep(after);
         match (kills_authority, &agent) {
             (true, _) => {
@@ -366,7 +365,7 @@ fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
             }
             is_renewed
         });
-        // That of the kill, that of the renewal afterwards, and one that the agent did not get to note.
+        // The order of the kill, the order of the renewal afterwards, and an order that the agent could not record.
         assert!(setup.order_count() - orders_before <= 3, "{}", setup.pebble_log());
         wait_until("the record is removed", || setup.challenge().is_some_and(|text| text.is_empty()));
     }

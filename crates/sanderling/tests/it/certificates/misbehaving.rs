@@ -1,5 +1,5 @@
-//! Authorities that do what no test authority does: refuse some names, ask for a pause of a day, and deactivate an
-//! account. One of them is in this process, and does as it is told.
+//! Authorities that behave as no test authority does: refuse some names, ask for a pause of a day, and deactivate an
+//! account. The test runs such an authority in this process, and controls it.
 
 use super::Setup;
 use data_encoding::BASE64URL_NOPAD;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-/// What the authority is told, and what it has done.
+/// The instructions to the authority, and its actions.
 #[derive(Default)]
 struct Script {
     /// Names that it refuses in an order, and whether it tells which ones.
@@ -28,7 +28,7 @@ struct Script {
     /// The first account is no longer valid.
     is_deactivated: bool,
     account_count: usize,
-    /// The names of the orders.
+    /// The orders' names.
     orders: Vec<Vec<String>>,
     /// Names of the last order that are validated.
     validated: Vec<String>,
@@ -43,7 +43,7 @@ struct Authority {
 }
 
 impl Authority {
-    /// In the place of the one of the setup.
+    /// This authority replaces the authority of the setup.
     fn start(setup: &Setup, script: Script) -> Authority {
         let listener = setup.listen_as_authority();
         let address = listener.local_addr().unwrap();
@@ -70,7 +70,7 @@ impl Authority {
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        // A connection without a request ends it.
+        // A connection without a request stops the authority.
         drop(TcpStream::connect(self.address));
         let _ = self.thread.take().map(thread::JoinHandle::join);
     }
@@ -250,7 +250,7 @@ fn issue(request: &[u8], directory: &Path, script: &mut Script) {
     script.is_issued = true;
 }
 
-/// The zone is another one, so that names are validated over HTTP.
+/// The configuration has another zone, so names are validated over HTTP.
 fn setup(domain: &str) -> Setup {
     Setup::new(&format!("{domain}\n[domain.\"other.test\"]\nzone = \"other.zone\""))
 }
@@ -284,7 +284,7 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
         let authority = Authority::start(&setup, script);
         let mut server = setup.start_server();
         if is_silent {
-            // It becomes known in minutes which one it is; the domain itself does not wait for it.
+            // The failing name is found within minutes; the domain itself does not wait for it.
             setup.wait_for_shown("  issued by Issuer for example.com, ");
             setup.wait_for_shown("  requested without gone.test, which is retried ");
             setup.wait_for_shown("  requested without www.example.com, which is retried ");
@@ -335,7 +335,8 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
         assert!(renewed.code() == Some(0) && renewed.text() == "certificate example.com: issued\n", "{renewed}");
         wait_until("all names", || page("gone.test").text() == "hi\n");
         assert!(!setup.shown("certificates").contains("requested without"));
-        // It has lapsed: as long as the certificate in service is valid for it, no other one takes its place.
+        // The name has lapsed: as long as the certificate in service is valid for it, no certificate without it
+        // replaces that certificate.
         authority.script().not_found = vec!["gone.test"];
         let renewed = setup.renew();
         assert!(renewed.code() == Some(1) && renewed.errors.contains("cannot validate gone.test"), "{renewed}");

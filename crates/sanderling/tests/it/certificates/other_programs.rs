@@ -77,9 +77,9 @@ fn certificates_are_exported_copied_and_revoked() {
     assert!(copied.code() == Some(0), "{copied}");
     assert_eq!(setup.read("copy/certificates/example.com/fullchain.pem"), chain);
     let again = setup.run(&["backup", &setup.directory.argument("copy")]);
-    assert!(again.code() == Some(1) && again.errors.contains("name a folder that does not exist"), "{again}");
-    // A server with the copy has the certificate, and requests none; so has one whose folder is that of the service
-    // manager.
+    assert!(again.code() == Some(1) && again.errors.contains("specify a folder that does not exist"), "{again}");
+    // A server with the copy has the certificate, and requests none; so does a server that gets the folder from the
+    // service manager.
     drop(server);
     if sanderling_os::process::effective_uid() == 0 {
         let owned = run_program("chown", "coreutils", &["-R", "sanderling", &setup.directory.argument("copy")]);

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 const TLSA: u16 = 52;
 const HTTPS: u16 = 65;
-/// Of the records: caches keep them for so long.
+/// The TTL of the records in caches.
 const TTL: Duration = Duration::from_secs(1);
 /// Between two handshakes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// For one renewal, which waits for other name servers and caches, on a machine with other work.
+/// The deadline of a renewal, which waits for other name servers and caches, on a busy machine.
 const RENEWAL_DEADLINE: Duration = Duration::from_secs(180);
 /// The fields of the data of a record before the digest: 3 1 1.
 const TLSA_FIELDS_BYTES: usize = 3;
@@ -115,13 +115,13 @@ fn check_renewals(
         let stop = StopOnDrop(&is_stopped);
         let mut key = wait_for_key(&client, https, |_| true);
         for renewal in 0..renewal_count {
-            // It is refused until the next key has been in all caches.
+            // The renewal is refused until the next key has been in all caches.
             wait_within(RENEWAL_DEADLINE, "the renewal begins", || {
                 setup.directory.control_with("renew", &["example.com"]).code() == Some(0)
             });
             key = wait_for_key(&client, https, |other| *other != key);
             if renewal == 1 {
-                // Another agent goes on.
+                // The next agent continues.
                 let agent = setup.agent().expect("it runs");
                 assert!(send_signal("KILL", &agent));
             }
@@ -131,12 +131,12 @@ fn check_renewals(
     });
     println!("{seen:?}");
     assert!(seen.mismatches.is_empty(), "{:#?}\n{}", seen.mismatches, server.errors());
-    // It may end before a handshake with the last key.
+    // The client may end before a handshake with the last key.
     assert!(seen.handshakes > 10 && seen.keys >= renewal_count, "{seen:?}");
     assert!(seen.comparisons > 10 && seen.failed_handshakes <= seen.handshakes / 100, "{seen:?}");
 }
 
-/// Ends the comparison also if the test fails meanwhile.
+/// Ends the comparison even if the test fails meanwhile.
 struct StopOnDrop<'s>(&'s AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -145,7 +145,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// What the client has seen.
+/// The client's observations.
 #[derive(Debug, Default)]
 struct Seen {
     handshakes: usize,
@@ -156,13 +156,13 @@ struct Seen {
     mismatches: Vec<String>,
 }
 
-/// The names of the records.
+/// The records' names.
 struct Names {
     tlsa: String,
     https: String,
 }
 
-/// What a cache has.
+/// The content of a cache.
 struct Cached {
     since: Instant,
     pinned: Vec<Vec<u8>>,
@@ -184,8 +184,7 @@ impl Names {
     }
 }
 
-/// The answer of a server, which is asked again as resolvers do: one that loads another version of a zone may lose a
-/// query.
+/// A server's answer, which is asked again as resolvers do: one that loads another version of a zone may lose a query.
 fn ask(server: SocketAddr, question: &Question<'_>) -> Vec<Record> {
     let client = UdpClient::new(server);
     let mut reply = None;
@@ -220,7 +219,7 @@ fn compare(
             Some(key) => {
                 seen.handshakes += 1;
                 seen.keys += usize::from(last_key.as_ref() != Some(&key));
-                // What is too old now is no cache's any more.
+                // Caches drop records that are too old.
                 for (cached, server) in caches.iter().zip(servers).filter(|(cached, _)| cached.since.elapsed() < TTL) {
                     seen.comparisons += 1;
                     if !cached.pinned.contains(&key) || !cached.has_https {

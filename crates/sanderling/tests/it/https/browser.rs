@@ -35,7 +35,7 @@ fn chromium_loads_the_demo_over_http_2() {
     assert!(log.contains("\":status: 200\"") && !log.contains("\":status: 4"), "the statuses");
 }
 
-/// What Chromium has written to the console of a page, from its standard error.
+/// Chromium's console messages for a page, from its standard error.
 fn console(errors: &str) -> Vec<&str> {
     errors.lines().filter_map(|line| line.split_once(":CONSOLE:")).map(|(_, line)| line).collect()
 }

@@ -1,4 +1,4 @@
-//! Reloads and renewals of certificates with files that cannot be used, or are those of other names.
+//! Reloads and renewals of certificates with unusable files, or with files for other names.
 
 use super::{BOTH, domain, issue, issue_for, s_client};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, wait_until};
@@ -75,7 +75,7 @@ fn certificate_for_no_name_of_the_domain_does_not_replace_one_for_some() {
     issue_for("b.test,DNS:www.b.test", &directory, "b.pem", "b.key", "of-b");
     let mut server = TestServer::start_command(directory.serve_command(), HTTP);
     let problem = "b.pem`: the certificate is not valid for any name of the domain; the previous version stays in \
-        service; name a certificate for b.test, www.b.test";
+        service; specify a certificate for b.test, www.b.test";
     issue_for("other.test", &directory, "b.pem", "b.key", "of-other");
     wait_until("the problem", || directory.control("status").text().contains(problem));
     assert_eq!(served(&mut server), as_served("of-b"));

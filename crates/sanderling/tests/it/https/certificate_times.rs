@@ -57,7 +57,7 @@ fn certificate_that_is_not_valid_now_does_not_replace_a_valid_one() {
         let reloaded = directory.control("reload");
         assert!(reloaded.code() == Some(1) && reloaded.errors.contains(expected), "{reloaded}");
         assert!(is_served(&mut server, "first"));
-        // It outlives the server process.
+        // The certificate outlives the server process.
         directory.replace("sanderling.toml", &[CONFIG, &b"[limits]\nhttp_field_count_max = 99\n"[..]].concat());
         directory.control("reload");
         assert!(is_served(&mut server, "first"));
@@ -144,7 +144,7 @@ fn only_a_file_with_a_key_is_said_to_show_it() {
     set_mode("key.pem", 0o644);
     set_mode("chain.pem", 0o644);
     let checked = check(&directory);
-    assert!(checked.errors.contains("the key file has a certificate; exchange `chain` and `key`"), "{checked}");
+    assert!(checked.errors.contains("the key file has a certificate; swap `chain` and `key`"), "{checked}");
     let shown: Vec<&str> = checked.errors.lines().filter(|line| line.contains("all users can read")).collect();
     assert!(shown.len() == 1 && shown[0].contains("key.pem`; run chmod"), "{checked}");
     set_mode("key.pem", 0o600);

@@ -1,4 +1,4 @@
-//! What curl gets over HTTPS, by both versions of HTTP: the same as without encryption.
+//! Responses to curl over HTTPS, in both versions of HTTP, which equal the responses without encryption.
 
 use super::{BOTH, domain};
 use sanderling_testkit::{TestDirectory, TestServer, curl, random_bytes, run_program, seed};
@@ -24,7 +24,7 @@ impl Site {
         Site { directory, _server: server, https }
     }
 
-    /// What curl prints for each version of HTTP.
+    /// The output of curl for each version of HTTP.
     #[track_caller]
     fn get(&self, path: &str, options: &[&str]) -> [String; 2] {
         let (certificate, connect_to) = (self.directory.argument("chain.pem"), format!("::{}", self.https));
@@ -72,7 +72,7 @@ fn ranges_conditions_and_heads_are_those_of_http() {
     }
 }
 
-/// Each row is one that some widely used server answers otherwise.
+/// Some widely used server answers each row differently.
 #[test]
 fn both_versions_answer_requests_that_other_servers_get_wrong() {
     const FORM: &str = "%{http_code} %header{content-range}%header{allow}%header{location}%header{content-encoding}";
@@ -167,7 +167,7 @@ fn large_file_arrives_as_it_is() {
     let connect_to = format!("::{}", site.https);
     for version in ["--http1.1", "--http2"] {
         let common = [version, "--cacert", &certificate, "--connect-to", &connect_to, "-o", &file];
-        // Slower than the server sends: what is unsent waits for room.
+        // The client reads more slowly than the server sends: unsent data waits for room.
         let ended = curl(&[&common[..], &["--limit-rate", "40M", "https://example.com/random"]].concat());
         assert!(ended.status.success() && is_received(&content), "{version}: {ended}");
     }

@@ -1,4 +1,4 @@
-//! kdig over all transports: replies differ in nothing but the room for them.
+//! kdig over all transports: replies differ only in their maximum size.
 
 use super::{BOTH, domain};
 use sanderling_testkit::{Ended, TestServer, kdig};

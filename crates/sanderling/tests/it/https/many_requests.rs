@@ -1,4 +1,4 @@
-//! Requests at once over HTTP/2, by nghttp and h2load.
+//! Concurrent requests over HTTP/2, by nghttp and h2load.
 
 use super::{BOTH, domain};
 use sanderling_testkit::{TestServer, run_program};

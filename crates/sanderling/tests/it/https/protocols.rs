@@ -1,4 +1,4 @@
-//! Which protocols are agreed on, and what is refused.
+//! The negotiated protocols, and the refused ones.
 
 use super::{BOTH, CONFIG, domain, s_client};
 use sanderling_testkit::{RawConnection, TestServer, tcp_exchange, wait_until};
@@ -71,7 +71,7 @@ fn unfinished_handshakes_hinder_no_other_client_and_are_closed() {
     let mut unfinished: Vec<RawConnection> = (0..COUNT)
         .map(|index| {
             let mut client = RawConnection::open(https);
-            // Without a byte it would not be accepted yet.
+            // Without a byte, the connection would not be accepted yet.
             client.send(&hello[..1 + index % (hello.len() - 1)]);
             client
         })

@@ -85,7 +85,7 @@ fn clients_are_answered_where_one_file_may_be_open() {
     }
 }
 
-/// It stays in memory until it is sent, and no eviction would free it.
+/// The content stays in memory until it is sent, and no eviction would free it.
 #[test]
 fn replaced_content_that_is_still_sent_evicts_no_file() {
     let domain = Domain::with_files("open_file_content_bytes_max = 40000", 20, 1);

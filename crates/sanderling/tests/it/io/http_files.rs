@@ -166,7 +166,7 @@ fn file_whose_modification_time_is_set_back_is_served_with_its_new_content() {
     }
 }
 
-/// The watcher does not read while its process is stopped, so that the kernel drops the event of the file.
+/// The watcher does not read while its process is stopped, so that the kernel drops the file's event.
 #[test]
 fn change_that_is_lost_because_the_queue_of_inotify_is_full_is_noticed() {
     let limits = "watched_file_fresh_ms = 600000";

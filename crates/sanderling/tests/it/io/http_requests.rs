@@ -1,5 +1,5 @@
-//! Requests of widely used clients, and what the kernel does to them. The tests of the http crate have all cases of RFC
-//! 9110 and RFC 9112.
+//! Requests of widely used clients, and the effects of the kernel on them. The tests of the http crate have all cases
+//! of RFC 9110 and RFC 9112.
 
 use crate::domain::Domain;
 use sanderling_testkit::http::{HttpClient, get, response_to};

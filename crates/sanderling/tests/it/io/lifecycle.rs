@@ -1,4 +1,4 @@
-//! Starting beside other servers, serving with few file descriptors, and stopping.
+//! Starting next to other servers, serving with few file descriptors, and stopping.
 
 use std::fs;
 use std::process::Command;
@@ -13,12 +13,12 @@ const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 #[test]
 fn idle_server_exits_at_once_after_a_signal() {
     for signal in ["TERM", "INT"] {
-        // It does not wait for the timeout of connections that are in use.
+        // The shutdown does not wait for the timeout of connections in use.
         let limits = "drain_timeout_ms = 600000";
         let domain = Domain::serve(Setup { site: SITE, zone: ZONE, limits, ..Setup::default() });
         let mut idle = HttpClient::connect(domain.server.http());
         idle.get("/");
-        // It waits in the kernel if accepts are deferred.
+        // The connection waits in the kernel if accepts are deferred.
         let silent = RawConnection::open(domain.server.http());
         let stream = RawConnection::open(domain.server.dns());
         domain.server.signal(signal);
@@ -110,7 +110,7 @@ fn second_server_on_the_same_port_exits_with_an_error() {
     assert_eq!(Question::new("example.com", A).query_udp(domain.server.dns()).answer.len(), 1);
 }
 
-/// Sockets share a port by SO_REUSEPORT, but not with those of another server, nor DNS over TCP with HTTP.
+/// Sockets share a port by SO_REUSEPORT, but not with another server's sockets, nor DNS over TCP with HTTP.
 #[test]
 fn port_chosen_by_the_kernel_is_used_once() {
     const SERVER_COUNT: usize = 8;

@@ -1,4 +1,4 @@
-//! Precompressed files: which one a client gets, and when one of them is out of date.
+//! Precompressed files: the choice for a client, and files that are out of date.
 
 use std::fs::{self};
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ const GZIP: &[u8] =
     b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x4e\xcc\x4b\x49\x2d\xca\xc9\xcc\x4b\xe7\x2a\x1e\x65\x8e\x32\x47\x99\
     \xa3\x4c\x72\x99\0\x0b\xbf\xdf\x65\x4c\x04\0\0";
 
-/// The same, made with `zstd --ultra -22` of a pipe: browsers refuse its window of 128 MiB (RFC 9659).
+/// A file compressed from a pipe with `zstd --ultra -22`: browsers refuse its window of 128 MiB (RFC 9659).
 const LARGE_WINDOW_ZSTD: &[u8] =
     b"\x28\xb5\x2f\xfd\x04\x88\x95\x00\x00\x58sanderling\n\x01\x00\x3e\xf8\x2f\x5e\xa9\x2f\x81\xda";
 
@@ -30,7 +30,7 @@ const AFTER_A_WRITE: Duration = Duration::from_secs(1);
 /// Time between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is looked at of a form of a file of `decoded_bytes`: its start and its end.
+/// A compressed file of `decoded_bytes`, of which the server examines the start and the end.
 fn large_gzip(decoded_bytes: usize) -> Vec<u8> {
     let mut content = vec![b'g'; 40_000];
     content[..3].copy_from_slice(b"\x1f\x8b\x08");
@@ -247,7 +247,7 @@ fn a_precompressed_file_serves_its_url_without_the_file_itself() {
     check_variant(&client.get("/page/", "br"), None, LINES);
     check_variant(&client.get("/page/", "zstd"), Some("zstd"), ZSTD);
 
-    // One that comes later is noticed, as are the file itself and that both are gone.
+    // A precompressed file that appears later is noticed, as are the file itself and the removal of both.
     assert_eq!(client.get("/late.js", "br").status, 404);
     domain.directory.write("public/late.js.br", BROTLI);
     wait_until("the new precompressed file is used", || client.get("/late.js", "br").status == 200);
@@ -261,7 +261,7 @@ fn a_precompressed_file_serves_its_url_without_the_file_itself() {
     }
     wait_until("the file is gone", || client.get("/late.js", "br").status == 404);
 
-    // Nothing is decoded if there is no memory for it.
+    // No content is decoded if there is no memory for it.
     assert_eq!(Client::connect(&with_site(site)).get("/app.js", "br").status, 404);
 }
 

@@ -1,4 +1,5 @@
-//! A server process that runs foreign code: it speaks the protocol of the keeper, and asks for what it must not get.
+//! A server process that runs foreign code: it speaks the keeper's protocol, and asks for signatures that it must not
+//! get.
 
 use super::{P256, domain};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
@@ -57,7 +58,7 @@ impl Keeper {
             other => other.to_owned(),
         };
         fs::create_dir(directory.argument("state")).expect("created");
-        // Of root, it becomes another user.
+        // A process of root switches to another user.
         fs::set_permissions(directory.argument("state"), fs::Permissions::from_mode(0o777)).expect("changed");
         let own = ["internal-keeper", "--config", &directory.argument("sanderling.toml")].map(OsString::from);
         let arguments: Vec<OsString> =
@@ -91,7 +92,7 @@ impl Keeper {
         }
     }
 
-    /// Has it hold the key of the directory; the certificate without the key.
+    /// Has it hold the directory's key; the certificate without the key.
     fn hold(&mut self) -> Vec<u8> {
         let read = |name| Zeroizing::new(fs::read(self.directory.argument(name)).expect("written"));
         let content = CertificateContent::Files { chain: read("chain.pem"), key: read("key.pem") };
@@ -106,14 +107,14 @@ impl Keeper {
         content.held().expect("without the key").to_vec()
     }
 
-    /// A socket as a worker has it.
+    /// A worker's socket.
     fn connect(&mut self) -> RequestSocket {
         let [asking, answering] = RequestSocket::pair(DEADLINE).expect("created");
         self.send(Command::ServeKeys, vec![(FdKind::Keeper, answering)]);
         RequestSocket::from_fd(asking).expect("a socket")
     }
 
-    /// A socket as the agent has it.
+    /// The agent's socket.
     fn connect_agent(&mut self) -> UnixStream {
         let (asking, answering) = UnixStream::pair().expect("created");
         asking.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -145,12 +146,12 @@ fn ask(socket: &RequestSocket, key: &[u8; KEY_ID_BYTES], scheme: u16, input: &[u
     ask_raw(socket, request)
 }
 
-/// What a server signs in TLS 1.3.
+/// The input that a server signs in TLS 1.3.
 fn certificate_verify() -> Vec<u8> {
     [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
 }
 
-/// The name of the key of a certificate: the SHA-256 of its public key, as OpenSSL computes it.
+/// The name of a certificate's key: the SHA-256 of its public key, as OpenSSL computes it.
 fn key_id(directory: &TestDirectory) -> [u8; KEY_ID_BYTES] {
     let script = format!(
         "openssl x509 -in {} -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary",
@@ -221,7 +222,7 @@ fn keeper_signs_handshakes_and_nothing_else() {
 fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     let mut keeper = Keeper::start_with_zone_keys();
     let input = certificate_verify();
-    // Before it holds a key.
+    // The keeper does not hold a key yet.
     let early = keeper.connect();
     let key = key_id(&keeper.directory);
     assert_eq!(ask(&early, &key, ECDSA_NISTP256_SHA256, &input), Err(Refusal::UnknownKey));
@@ -230,7 +231,7 @@ fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     let mut buffer = [0; REQUEST_BYTES_MAX];
     let whole = SignRequest { number: 1, scheme: ECDSA_NISTP256_SHA256, key: &key, input: &input };
     let whole = whole.encode(&mut buffer).expect("it fits").to_vec();
-    // Each beginning of a request: none is a shorter one that is signed.
+    // Each prefix of a request: none is a shorter request that is signed.
     for length in 1..whole.len() {
         assert!(ask_raw(&early, &whole[..length]).is_err(), "{length} bytes");
     }
@@ -240,7 +241,7 @@ fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
     assert!(matches!(ask_as_agent(&mut agent, &sign), ZoneKeyAnswer::Refused(_)));
     let make = ZoneKeyRequest::Make { zone: "a.test".to_owned(), algorithm: 15 };
     assert_eq!(ask_raw(&early, &make.to_message().expect("short")), Err(Refusal::Malformed));
-    // One whose length is longer than any: the connection ends, and nothing is read for it.
+    // A message whose length exceeds the limit: the connection ends, and nothing more is read.
     let mut lying = keeper.connect_agent();
     lying.write_all(&[0xff; 64]).expect("it runs");
     assert!(ZoneKeyAnswer::receive(&mut lying).is_err());
@@ -292,7 +293,7 @@ fn keys_of_zones_sign_for_the_agent_alone_and_records_of_their_zone_alone() {
         assert_eq!(ask(&worker, &key.id, scheme, &of_zone), Err(Refusal::NotOfHandshake));
         assert_eq!(ask(&worker, &key.id, scheme, &certificate_verify()), Err(Refusal::UnknownKey));
     }
-    // What the agent says to the keeper, the keeper does not hear from a worker.
+    // The keeper does not accept the agent's messages from a worker.
     let message = sign(zone(), &of_zone).to_message().expect("short");
     assert_eq!(ask_raw(&worker, &message), Err(Refusal::Malformed));
 }
@@ -304,7 +305,7 @@ fn flood_of_one_server_process_does_not_stop_the_signatures_for_others() {
     keeper.hold();
     let (flooding, silent, honest) = (keeper.connect(), keeper.connect(), keeper.connect());
     let (key, input) = (key_id(&keeper.directory), certificate_verify());
-    // One does not read the answers: the keeper keeps no more of them than the kernel does for it.
+    // A client does not read the answers: the keeper queues no more of them than the kernel does.
     let [asking, answering] = RequestSocket::pair(Duration::from_millis(100)).expect("created");
     keeper.send(Command::ServeKeys, vec![(FdKind::Keeper, answering)]);
     let unread = RequestSocket::from_fd(asking).expect("a socket");

@@ -1,4 +1,4 @@
-//! Whether the memory of a process has the private key.
+//! Whether a process's memory has the private key.
 
 use super::{CONFIG, P256, domain, is_served, keeper, start};
 use data_encoding::BASE64;
@@ -59,7 +59,7 @@ fn may_read_memory() -> bool {
     is_root
 }
 
-/// Whether the memory of a process has one of `forms`.
+/// Whether a process's memory has one of `forms`.
 fn has_any(pid: u32, forms: &[Vec<u8>]) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
     let memory = File::open(format!("/proc/{pid}/mem")).expect("readable by root");

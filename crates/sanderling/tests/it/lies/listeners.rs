@@ -8,7 +8,7 @@ use sanderling_testkit::{TestServer, descriptor_of, inherited_by, send_signal, w
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Copies of the bound sockets of a server process.
+/// Copies of a server process's bound sockets.
 fn sockets_of(pid: u32) -> Vec<OwnedFd> {
     let inherited = inherited_by(pid).expect("it runs");
     let is_bound = |(_, name): &&(i32, String)| matches!(name.as_str(), "http" | "dns");

@@ -1,6 +1,6 @@
 //! A server process that has lost its supervisor answers the next one at the control socket, and lies about itself.
 //!
-//! It is stopped, and played by copies of its descriptors and in its name, which only root may do.
+//! The process is stopped, and the test plays its part with copies of its descriptors, which only root may do.
 
 use super::{BOTH, may_play, serves, small_directory};
 use sanderling_os::poll_set::PollSet;
@@ -95,7 +95,7 @@ impl Orphan {
         adopter
     }
 
-    /// Hands over to `adopter` what the orphan has, and `more`, in the name of the orphan or in that of this process.
+    /// Hands the orphan's descriptors and `more` over to `adopter`, in the name of the orphan or of this process.
     fn hand_over(&self, adopter: &SeqpacketSocket, more: &[(Value, BorrowedFd<'_>)], is_in_its_name: bool) {
         let own = self.descriptors.iter().map(|(kind, descriptor)| (kind, descriptor.as_fd()));
         let all: Vec<(&Value, BorrowedFd<'_>)> =
@@ -130,7 +130,7 @@ fn check_adoption(what: &str, lie: impl Fn(&Orphan, &Stranger, u32) -> (Value, O
     let connection = orphan.accept();
     let (kind, descriptor) = lie(&orphan, &stranger, adopter.id());
     orphan.hand_over(&connection, &[(kind, descriptor.as_fd())], true);
-    // For this, it is ended.
+    // The orphan is terminated for this lie.
     let _ = connection.send(b"no message", &[]);
     let start = Instant::now();
     let ended = loop {
@@ -181,7 +181,7 @@ fn adopter_refuses_a_time_that_cannot_be_and_a_process_of_another_user() {
     let own = ProcessHandle::open(orphan.pid.cast_signed()).expect("it runs");
     for (ready_at_unix_s, is_in_its_name, expected) in [
         (u64::MAX, true, "is not a valid time in seconds since 1970"),
-        (1_800_000_000, false, "belongs to the user with ID 0, and server processes of this configuration belong to"),
+        (1_800_000_000, false, "belongs to the user with ID 0, but server processes of this configuration belong to"),
     ] {
         let mut command = orphan.directory.serve_command();
         let adopter =

@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) senders: &'static [Role],
 }
 
-/// What is in the sealed memory of a descriptor.
+/// The content of a descriptor's sealed memory.
 #[derive(Clone, Copy)]
 enum Content {
     Json(&'static str),
@@ -28,11 +28,11 @@ enum Content {
     Zones,
     /// A zone and what is stored of it, as journals are.
     Journals,
-    /// One end of a pair of sockets.
+    /// An end of a socket pair.
     Socket,
 }
 
-/// How an event differs from an honest one.
+/// The difference between an event and an honest event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lie {
     /// Not at all; but nobody has asked for it.
@@ -84,7 +84,7 @@ const ID: &str = r#"{"UpdatesMade":{"zone":"example.com","id":{"pid":1,"number":
 const OUTCOME: &str =
     r#"{"UpdatesStored":{"zone":"example.com","id":{"pid":1,"number":1},"result":"Stored","serial":1}}"#;
 
-/// In the order of the enum.
+/// The rows are in the order of the enum.
 pub(super) const EVENTS: &[Row] = &[
     row(r#"{"Stdout":"text"}"#, &[ServerProcess]),
     row(r#"{"Stderr":"text"}"#, &[ServerProcess]),
@@ -142,7 +142,7 @@ pub(super) const EVENTS: &[Row] = &[
     row(r#"{"Drained":{"cut_off_count":1}}"#, &[ServerProcess]),
 ];
 
-/// In the order of the enum. No process sends one to the supervisor, but a client of the control socket.
+/// The rows are in the order of the enum. No process sends one to the supervisor, but a client of the control socket.
 pub(super) const COMMANDS: &[&str] = &[
     r#""UpdateSecrets""#,
     r#""UpdateLogs""#,
@@ -197,7 +197,7 @@ pub(super) fn name_of(json: &str) -> &str {
     json.split('"').nth(1).expect("a name")
 }
 
-/// The packet of a message without descriptors, `kind` being that of the message.
+/// The packet of a message of this `kind`, without descriptors.
 pub(super) fn packet_of(kind: &str, json: &str) -> Packet {
     let is_known = match kind {
         "Command" => serde_json::from_str::<Command>(json).is_ok(),
@@ -250,7 +250,7 @@ impl Row {
         assert!(serde_json::from_str::<Event>(self.json).is_ok(), "{}", self.json);
         let event: Value = serde_json::from_str(self.json).expect("JSON");
         let event = match &event {
-            // One without fields.
+            // An event without fields.
             Value::String(_) => event,
             Value::Object(fields) => fields
                 .iter()
@@ -323,9 +323,9 @@ impl Packet {
         Packet { bytes, descriptors: Vec::new() }
     }
 
-    /// Sends it, as soon as the supervisor has room for it.
+    /// Sends the packet, as soon as the supervisor has room for it.
     pub(super) fn send(&self, socket: &SeqpacketSocket) -> Sent {
-        // One whose messages are no longer read is about to be ended.
+        // A process whose messages are no longer read is about to be terminated.
         let deadline = Instant::now() + Duration::from_secs(5);
         let descriptors: Vec<BorrowedFd<'_>> = self.descriptors.iter().map(AsFd::as_fd).collect();
         loop {

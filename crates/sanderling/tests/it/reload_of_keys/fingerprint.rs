@@ -1,4 +1,4 @@
-//! What clients and the operator see of a server, without what differs from one moment to the next.
+//! The behaviour of a server as clients and the operator see it, without values that change from moment to moment.
 
 use super::super::name_servers::SECRET;
 use super::instance::{PORTS, Place};
@@ -41,6 +41,8 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("site.test", "/.hidden", ""),
     ("site.test", "/link.txt", ""),
     ("site.test", "/listed/", ""),
+    ("site.test", "/api/", ""),
+    ("site.test", "/health", ""),
     ("site.test", "/assets/app-0123456789abcdef.js", ""),
     ("site.test", "//index.html", ""),
     ("site.test", "/missing", "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n"),
@@ -92,7 +94,7 @@ const QUERIES: &[&str] = &[
 type Probe<'p> = Box<dyn FnOnce() -> Vec<(String, String)> + Send + 'p>;
 
 impl Place {
-    /// What is seen at the moment. `marker` is in the lines of logs that are looked for.
+    /// The current fingerprint. `marker` identifies the expected log lines.
     pub(super) fn fingerprint(&self, marker: &str) -> Fingerprint {
         let sockets = self.sockets();
         let open: BTreeSet<u16> = sockets.keys().map(|(_, placeholder)| *placeholder).collect();
@@ -108,7 +110,7 @@ impl Place {
         seen.into_iter().map(|(question, answer)| (of_any(question), of_any(answer))).collect()
     }
 
-    /// What is asked at an address.
+    /// The requests to an address.
     fn probes<'p>(&'p self, placeholder: u16, marker: &'p str) -> Vec<Probe<'p>> {
         let port = self.port(placeholder);
         let address = SocketAddr::from((self.address, port));
@@ -128,7 +130,7 @@ impl Place {
         }
     }
 
-    /// How many sockets listen, by protocol and port.
+    /// The number of listening sockets, by protocol and port.
     fn sockets(&self) -> BTreeMap<(&'static str, u16), usize> {
         let mut counts = BTreeMap::new();
         for (kind, state) in [("tcp", "0A"), ("udp", "07")] {
@@ -346,7 +348,7 @@ fn status(directory: &TestDirectory) -> Vec<(String, String)> {
     for line in ended.text().lines().chain(ended.errors.lines()) {
         let line = line.replace(&own, "DIR");
         let line = line.split(", loaded ").next().unwrap_or_default().trim().to_owned();
-        // How often nobody has answered depends on the time.
+        // Counters of unanswered attempts depend on the time.
         if LEFT_OUT.iter().any(|start| line.starts_with(start)) || line.contains(": NOTIFY of serial") {
             continue;
         }

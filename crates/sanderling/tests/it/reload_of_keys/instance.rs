@@ -8,9 +8,9 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The ports in the configurations at which the program listens. Each stands for a free one.
+/// The ports in the configurations at which the program listens. Each placeholder stands for a free port.
 pub(super) const PORTS: &[u16] = &[10_080, 10_443, 10_053, 10_853, 10_090, 20_080, 20_443, 20_053, 20_853, 20_090];
-/// Those of other servers: a primary server, and nobody.
+/// The ports of other servers: a primary server, and an unused port.
 pub(super) const PRIMARY: u16 = 10_054;
 pub(super) const NOBODY: [u16; 4] = [10_055, 10_056, 10_998, 10_999];
 
@@ -29,7 +29,7 @@ pub(super) struct Instance {
     config: Config,
 }
 
-/// Where a program runs.
+/// The place where a program runs.
 pub(super) struct Place {
     pub(super) directory: TestDirectory,
     pub(super) address: Ipv4Addr,
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// What a reload is to do with each of `PROCESSES`.
+/// The expected effect of a reload on each of `PROCESSES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Effect {
     Unchanged,
@@ -89,7 +89,7 @@ impl Instance {
     pub(super) fn reload(&mut self, text: &str) -> (Ended, [Effect; 3]) {
         self.place.directory.replace("sanderling.toml", at(self.place.address, &self.place.ports, text).as_bytes());
         let mut ended = self.place.directory.control("reload");
-        // Signatures that are gone are to the guard of zones what lost records are.
+        // The zone guard treats lost signatures like lost records.
         if let Some(zone) = ended.errors.split("--force-zone ").nth(1).and_then(|rest| rest.split('`').next()) {
             ended = self.place.directory.control_with("reload", &["--force-zone", zone]);
         }
@@ -123,7 +123,7 @@ fn effect(is_needed_before: bool, is_needed: bool, differs: bool) -> Effect {
     }
 }
 
-/// What has happened to a process.
+/// The effect on a process.
 pub(super) fn effect_between(before: Option<u32>, after: Option<u32>) -> Effect {
     match (before, after) {
         (None, Some(_)) => Effect::Started,

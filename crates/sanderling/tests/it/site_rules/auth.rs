@@ -197,7 +197,7 @@ fn wrong_users_are_reported_and_protect_all_the_same() {
         "users.htpasswd:6:1: ",
         "sanderling.toml:7:87: cannot read the user file",
         "No such file or directory; create the file, or correct its path; until then, no user can log in",
-        "it is not a regular file; name a user file as written by htpasswd -B; until then, no user can log in",
+        "it is not a regular file; specify a user file as written by htpasswd -B; until then, no user can log in",
         "empty` has no users, so no user can log in; add one, for example with htpasswd -B ",
     ] {
         assert!(ended.errors.contains(expected), "{expected} in {}", ended.errors);

@@ -34,8 +34,8 @@ fn update_until(server: SocketAddr, directory: &TestDirectory, client: usize, en
     (replies, last)
 }
 
-/// Has clients update while `replace` is called several times. The replies, with how many there were of each. What was
-/// acknowledged last is there afterwards.
+/// Has clients update while `replace` is called several times. The replies, with how many there were of each. The last
+/// acknowledged update is in effect afterwards.
 fn update_during(server: &TestServer, directory: &TestDirectory, replace: impl Fn(usize)) -> BTreeMap<String, usize> {
     const CLIENTS: usize = 4;
     let rounds: usize = std::env::var("SANDERLING_REPLACEMENTS").map_or(3, |text| text.parse().expect("a number"));
