@@ -1,5 +1,7 @@
 //! Requests that are passed on to a backend, and its responses.
 
+mod lost_connections;
+
 use super::*;
 use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
@@ -371,24 +373,6 @@ fn stale_connection_is_replaced_without_an_error() {
             } else {
                 simulation.close_by_backend(0)
             }
-            simulation.run(ITERATIONS_MAX);
-            assert_eq!(simulation.backend_count(), 2, "{request}");
-            simulation.send_by_backend(1, OK);
-            assert_eq!(status(&simulation.response(client)), "200", "{request}");
-        });
-    }
-}
-
-#[test]
-fn request_that_a_broken_connection_does_not_take_is_sent_on_another_one() {
-    for request in [GET, POST] {
-        simulate_backend(|simulation| {
-            let client = simulation.request(GET);
-            simulation.send_by_backend(0, OK);
-            assert_eq!(status(&simulation.response(client)), "200");
-            // The server learns of it by its write.
-            simulation.break_off_backend(0);
-            simulation.send(client, request.as_bytes());
             simulation.run(ITERATIONS_MAX);
             assert_eq!(simulation.backend_count(), 2, "{request}");
             simulation.send_by_backend(1, OK);

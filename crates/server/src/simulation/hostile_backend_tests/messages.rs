@@ -66,8 +66,9 @@ pub(super) fn read(reader: Reader, bytes: &[u8]) -> Read<'_> {
         Err(()) => return Read::Invalid,
     };
     let is_valid = match reader {
-        Reader::Requests => is_request_line(&message, &[b"HTTP/1.1", b"HTTP/1.0"]),
-        Reader::BackendRequests => is_request_line(&message, &[b"HTTP/1.1"]) && message.all("host").len() == 1,
+        // RFC 9110 §2.5: a higher minor version is that of the recipient.
+        Reader::Requests => is_request_line(&message, b'0'..=b'9'),
+        Reader::BackendRequests => is_request_line(&message, b'1'..=b'1') && message.all("host").len() == 1,
         Reader::Responses { .. } => is_status_line(&message.start),
     };
     let Some(length) = length_of(&message, reader).filter(|_| is_valid) else { return Read::Invalid };
@@ -130,9 +131,11 @@ fn read_head(bytes: &[u8]) -> Result<Option<(Message, &[u8])>, ()> {
     }
 }
 
-fn is_request_line(message: &Message, versions: &[&[u8]]) -> bool {
+fn is_request_line(message: &Message, minor_versions: std::ops::RangeInclusive<u8>) -> bool {
     let parts: Vec<&[u8]> = message.start.split(|&byte| byte == b' ').collect();
-    parts.len() == 3 && parts.iter().all(|part| !part.is_empty()) && versions.contains(&parts[2])
+    let has_version =
+        matches!(message.part(2), [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor] if minor_versions.contains(minor));
+    parts.len() == 3 && parts.iter().all(|part| !part.is_empty()) && has_version
 }
 
 fn is_status_line(line: &[u8]) -> bool {
