@@ -88,7 +88,9 @@ pub(crate) fn only_from_elsewhere(facts: &Facts) -> Vec<String> {
     for zone in &seen.zones {
         let servers = zone.servers.iter().filter(|server| facts.interfaces.contains(&server.address.ip()));
         for server in servers {
-            commands.push(format!("dig +norec @{} {} SOA, and the same with +tcp", server.address.ip(), zone.apex));
+            for transport in ["+notcp", "+tcp"] {
+                commands.push(format!("dig +norec {transport} @{} {} SOA", server.address.ip(), zone.apex));
+            }
         }
     }
     for host in seen.hosts.iter().filter(|host| !host.connections.is_empty()) {

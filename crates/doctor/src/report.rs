@@ -105,3 +105,39 @@ pub(crate) fn json(findings: &[Finding], elsewhere: &[String]) -> String {
     let report = Report { good, wrong, unknown, findings, elsewhere };
     serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings() -> Vec<Finding> {
+        let finding = |check, verdict| Finding { check, subject: "a.test".to_owned(), verdict };
+        let (what, remedy) = ("word ".repeat(40), "step ".repeat(40));
+        vec![
+            finding("one", Verdict::Good("right".to_owned())),
+            finding("two", Verdict::Wrong { what: what.trim().to_owned(), remedy: remedy.trim().to_owned() }),
+            finding("two", Verdict::Unknown { why: "x".repeat(WIDTH + 9) }),
+        ]
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_between_words() {
+        let text = text(&findings(), &["dig a.test".to_owned()]);
+        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > WIDTH && line.contains(' ')).collect();
+        // A word has no place to be wrapped.
+        assert!(long.iter().all(|line| line.contains("xxx") || line.contains("elsewhere")), "{text}");
+        assert!(text.starts_with("one\n  ok    a.test: right\ntwo\n  WRONG a.test: word word"), "{text}");
+        assert!(text.contains("\n        -> step step") && text.contains("\n          step step"), "{text}");
+        assert!(text.ends_with("run:\n  dig a.test\n\n1 wrong, 1 not known, 1 right\n"), "{text}");
+        assert_eq!((text.matches("word").count(), text.matches("step").count()), (40, 40));
+    }
+
+    #[test]
+    fn json_has_the_counts_and_remedies_of_what_is_wrong() {
+        let json: serde_json::Value = serde_json::from_str(&json(&findings(), &[])).expect("JSON");
+        assert_eq!((&json["good"], &json["wrong"], &json["unknown"]), (&1.into(), &1.into(), &1.into()));
+        let verdicts: Vec<_> = json["findings"].as_array().expect("a list").iter().map(|one| &one["verdict"]).collect();
+        assert_eq!(verdicts, ["good", "wrong", "unknown"]);
+        assert!(json["findings"][1]["remedy"].is_string() && json["findings"][0].get("remedy").is_none(), "{json}");
+    }
+}

@@ -19,7 +19,7 @@ use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{ChangedUpdates, Loaded, Loader};
-use crate::metrics::{Metrics, MetricsListener, TextFormat};
+use crate::metrics::{Content, Metrics, MetricsListener, Page, TextFormat};
 use crate::request_logs::{self, LostLines};
 use crate::sandbox::Sandbox;
 use crate::service_state::{AgentProblems, ServiceState};
@@ -596,11 +596,33 @@ impl<'s> ControlLoop<'s> {
         metrics.to_text(format)
     }
 
+    /// A page of the metrics listener.
+    fn page(&self, page: Page) -> Content {
+        match page {
+            Page::Metrics(format) => Content::Good(self.metrics_text(format)),
+            Page::Health => match self.server.hung_thread() {
+                None => Content::Good("ok\n".to_owned()),
+                Some(thread) => Content::Bad(format!("thread {} does not continue\n", thread.name)),
+            },
+            Page::Readiness => {
+                let (load_status, certificates) = (&self.state.load_status, &self.state.certificates);
+                let state = self.service_state();
+                let has_failed =
+                    |log: &LogKind| self.server.log_status(*log).is_some_and(|status| status.error.is_some());
+                let failed: Vec<LogKind> = LogKind::ALL.into_iter().filter(has_failed).collect();
+                match state.readiness(load_status, &certificates.states, certificates.tsig_keys(), &failed) {
+                    Ok(text) => Content::Good(text),
+                    Err(text) => Content::Bad(text),
+                }
+            }
+        }
+    }
+
     /// Answers the clients that ask for metrics.
     fn serve_metrics(&mut self) {
         // The list is taken out, since the text is made from the rest.
         let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
-        listener.serve(|format| self.metrics_text(format));
+        listener.serve(|page| self.page(page));
         self.state.metrics_listener = listener;
     }
 }

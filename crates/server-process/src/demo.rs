@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn all_files_of_the_site_are_embedded() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/site");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/site");
         let mut found: Vec<String> =
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         let mut embedded: Vec<&str> = SITE.iter().map(|file| file.path).collect();

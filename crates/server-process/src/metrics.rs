@@ -4,7 +4,7 @@ mod listener;
 mod text;
 mod families;
 
-pub(crate) use listener::MetricsListener;
+pub(crate) use listener::{Content, MetricsListener, Page};
 pub(crate) use text::{MetricsWriter, TextFormat};
 
 use crate::certificate_state::CertificateState;

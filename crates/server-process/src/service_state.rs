@@ -269,6 +269,32 @@ impl<'s> ServiceState<'s> {
         [("supervisor", self.has_supervisor)].into_iter().chain(others.into_iter().flatten())
     }
 
+    /// The text of `/readyz`, with a line for each problem; an error if nothing is answered for.
+    pub(crate) fn readiness(
+        &self,
+        load_status: &LoadStatus,
+        certificates: &[CertificateState],
+        tsig_keys: &[TsigKeyState],
+        failed_logs: &[LogKind],
+    ) -> Result<String, String> {
+        let problems = self.problems(load_status, certificates, tsig_keys, failed_logs);
+        let lines = problems.iter().map(|problem| format!("{problem}\n")).collect::<String>();
+        match self.is_ready(load_status) {
+            true if lines.is_empty() => Ok("ready\n".to_owned()),
+            true => Ok(format!("ready, with problems:\n{lines}")),
+            false => Err(lines),
+        }
+    }
+
+    /// Whether a site or a zone is answered for, or there is none to answer for. One that cannot be served does not
+    /// take the others from their clients.
+    fn is_ready(&self, load_status: &LoadStatus) -> bool {
+        let LoadStatus { sites, zones, .. } = load_status;
+        let is_site_served = || sites.iter().any(|site| self.site(site) != SiteCondition::Unavailable);
+        let is_zone_answered = || zones.iter().any(|zone| self.zone(zone) != ZoneCondition::Unavailable);
+        (sites.is_empty() && zones.is_empty()) || is_site_served() || is_zone_answered()
+    }
+
     /// The deviations from the configuration, in a few words each, the worst first.
     pub(crate) fn problems(
         &self,

@@ -135,9 +135,19 @@ impl Backends {
         let Some(server) = group.choose(now_ms) else {
             return self.wait(group_index, call, None, now_ms);
         };
-        group.servers[server].request_count += 1;
-        if let Some(key) = group.servers[server].idle.pop() {
-            return self.begin_on(key, call, now_ms);
+        let chosen = &mut group.servers[server];
+        chosen.request_count += 1;
+        // The other unused connections may have ended together with the one on which it has failed.
+        let is_repeated = call.state().failed_count > 0;
+        let has_room = chosen.open_count < backend.connections_max;
+        match chosen.idle.pop() {
+            Some(key) if !is_repeated => return self.begin_on(key, call, now_ms),
+            Some(key) if has_room => chosen.idle.push(key),
+            Some(key) => {
+                self.connections.remove(key);
+                chosen.open_count -= 1;
+            }
+            None => {}
         }
         match self.connect(&backend.servers[server].address, (group_index, server)) {
             Ok(transport) => {

@@ -335,3 +335,5 @@ mod statistics_tests;
 mod transfer_tests;
 #[cfg(test)]
 mod backend_tests;
+#[cfg(test)]
+mod hostile_backend_tests;

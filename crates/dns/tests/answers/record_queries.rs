@@ -83,3 +83,22 @@ fn query_for_signatures_says_so() {
     assert_eq!(flags(QueryKind::SignedRecords(Rtype::SOA)), Some(0x80));
     assert_eq!(flags(QueryKind::Records(Rtype::SOA)), Some(0));
 }
+
+/// A reply may come from anyone: with any byte changed it is read, or refused, and nothing panics.
+#[test]
+fn damaged_referrals_are_read_or_refused() {
+    let name = Name::parse(b"\x03sub\x07example\0").expect("a name");
+    let (message, reader) = query(QueryKind::Records(Rtype::NS), name, 7, None, 0);
+    let received = send(&zone_map(ZONE), &message, DnsTransport::Udp { reply_bytes_max: 1232 }).expect("a reply");
+    let mut refused_count = 0;
+    for at in 0..received.len() {
+        for value in 0..=u8::MAX {
+            let mut damaged = received.clone();
+            damaged[at] = value;
+            let referral = reader.clone().read(&damaged, 0).and_then(|reply| reply.referral(name));
+            refused_count += usize::from(referral.is_err());
+        }
+        assert!(reader.clone().read(&received[..at], 0).is_err(), "cut after {at} bytes");
+    }
+    assert!(refused_count > 0, "no damage was noticed");
+}

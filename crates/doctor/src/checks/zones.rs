@@ -27,6 +27,10 @@ pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
         let why = "they are not looked at: give the name of one of them";
         judgements.push((format!("{count} more zones and hosts"), Verdict::unknown(why)));
     }
+    if facts.seen().is_some_and(|seen| seen.zones.is_empty() && seen.hosts.is_empty()) {
+        let why = "the configuration has no zone or site with this name, or none at all";
+        judgements.push(("no domain".to_owned(), Verdict::unknown(why)));
+    }
     judgements
 }
 

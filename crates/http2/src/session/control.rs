@@ -140,7 +140,11 @@ impl<B> Session<B> {
     pub(super) fn drop_stream(&mut self, index: usize) {
         let stream = self.streams.at_mut(index);
         match stream.work {
-            Work::Parked { .. } | Work::Abandoned => stream.work = Work::Abandoned,
+            Work::Parked { .. } | Work::Abandoned => {
+                stream.work = Work::Abandoned;
+                // What still arrives is no content of a request.
+                stream.passed = None;
+            }
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => {
                 drop(self.streams.remove(index));
             }

@@ -2,8 +2,8 @@
 
 use super::https::issue_for;
 use sanderling_testkit::{
-    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, dns, free_address, free_address_at, run_to_end,
-    sanderling, wait_until,
+    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, dns, free_address, free_address_at, run_program,
+    run_to_end, sanderling, wait_until,
 };
 use serde_json::Value;
 use std::fs;
@@ -223,6 +223,18 @@ const FAULTS: &[Fault] = &[
     ),
     (
         |world| {
+            world.zone = format!("{ZONE}@ CAA 0 issue \"other.example\"\n");
+            world.more = format!(
+                "[https]\nlisten = [\"{}\"]\n[certificates]\nagree_to_terms = true\n\
+                 authorities = [{{ directory = \"https://127.0.0.1:1/\", caa = \"ca.example\" }}]\n",
+                free_address()
+            );
+        },
+        "CAA",
+        &["may not issue a certificate", "there is no 0 issue \"ca.example\"", "add it to the zone"],
+    ),
+    (
+        |world| {
             world.serves = false;
             world.open_files = Some(256);
         },
@@ -357,6 +369,50 @@ fn ds_records_that_are_missing_or_of_another_key_are_named() {
     assert_eq!(other.len(), 1, "{other:#?}");
     for part in ["the parent zone has 7 13 2 ", "belongs to no key", &format!(" with {tag} 13 2 ")] {
         assert!(other[0].contains(part), "{part}: {other:#?}");
+    }
+}
+
+/// Runs `openssl` with these words, in which `DIR/` is the folder of the test.
+fn openssl(directory: &TestDirectory, words: &str) {
+    let words = words.replace("DIR/", &format!("{}/", directory.path().display()));
+    let ended = run_program("openssl", "openssl", &words.split_whitespace().collect::<Vec<_>>());
+    assert!(ended.status.success(), "{words}: {ended}");
+}
+
+/// A root that the configuration trusts, a certificate between them, and one of the server.
+#[test]
+fn certificates_are_judged_as_clients_see_them() {
+    const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    let cases = [
+        ("30", "cat leaf.pem between.pem > chain.pem", "good", "the certificate is valid for "),
+        ("30", "cat leaf.pem > chain.pem", "wrong", "the issuer of certificate 1, between, is not in the chain"),
+        ("-1", "cat leaf.pem between.pem > chain.pem", "wrong", "the certificate expired 1 day ago"),
+    ];
+    for (days, script, verdict, text) in cases {
+        let mut world = World::new();
+        let directory = &world.directory;
+        fs::create_dir(directory.path().join("k")).expect("created");
+        openssl(directory, &format!("req -x509 {KEY} -days 30 -subj /CN=root -keyout DIR/k/root -out DIR/root.pem"));
+        let issued_by = |name: &str| format!("-CA DIR/{name}.pem -CAkey DIR/k/{name}");
+        let between = "-days 30 -subj /CN=between -keyout DIR/k/between -out DIR/between.pem";
+        openssl(directory, &format!("req -x509 {KEY} {between} {}", issued_by("root")));
+        let leaf = "-subj /CN=x -addext subjectAltName=DNS:example.test -keyout DIR/k/leaf -out DIR/leaf.csr";
+        openssl(directory, &format!("req {KEY} {leaf}"));
+        let signed = format!("-req -in DIR/leaf.csr -days {days} -copy_extensions copy -out DIR/leaf.pem");
+        openssl(directory, &format!("x509 {signed} {}", issued_by("between")));
+        let script = format!("cd {} && {script}", directory.path().display());
+        assert!(run_program("sh", "dash", &["-c", &script]).status.success());
+        world.more = format!(
+            "certificate = {{ chain = \"chain.pem\", key = \"k/leaf\" }}\n[https]\nlisten = [\"{}\"]\n[certificates]\n\
+             agree_to_terms = true\nauthorities = [{{ directory = \"https://127.0.0.1:1/\", root = \"root.pem\" }}]\n",
+            free_address()
+        );
+        let (code, findings, ended) = world.doctor();
+        let of_certificates: Vec<_> = findings.iter().filter(|finding| finding.0 == "certificates").collect();
+        assert_eq!(code, Some(i32::from(verdict == "wrong")), "{text}: {ended}");
+        assert_eq!(of_certificates.len(), 1, "{text}: {ended}");
+        let (_, own_verdict, own_text) = of_certificates[0];
+        assert!(own_verdict == verdict && own_text.contains(text), "{text}: {of_certificates:?}");
     }
 }
 

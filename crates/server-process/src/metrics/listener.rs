@@ -1,5 +1,5 @@
-//! Answers HTTP requests for `/metrics`, on the control thread: a worker has no time for so much text. Few clients are
-//! served at a time, each for a limited time, and nothing waits for a client.
+//! Answers HTTP requests for `/metrics`, `/healthz` and `/readyz`, on the control thread: a worker has no time for so
+//! much text. Few clients are served at a time, each for a limited time, and nothing waits for a client.
 
 use super::text::TextFormat;
 use sanderling_http::{HttpDate, Method, Parsed, Request, RequestLimits, parse_request};
@@ -17,10 +17,29 @@ const CONNECTIONS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Maximum duration of a connection, from its accept to its end.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
+const TEXT: &str = "text/plain; charset=utf-8";
 /// The pause after an accept has failed for lack of a descriptor or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const PATH: &[u8] = b"/metrics";
+/// A page of the listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// `/metrics`.
+    Metrics(TextFormat),
+    /// `/healthz`: whether the process works.
+    Health,
+    /// `/readyz`: whether it serves something, and all problems.
+    Readiness,
+}
+
+/// The content of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// With status 200.
+    Good(String),
+    /// With status 503.
+    Bad(String),
+}
 
 /// The listening sockets for metrics with their connections.
 #[derive(Debug)]
@@ -85,13 +104,13 @@ impl MetricsListener {
         self.connections.iter().map(|connection| connection.deadline).chain(self.paused_until).min()
     }
 
-    /// Makes all progress that is possible now. `text` makes the metrics.
-    pub(crate) fn serve(&mut self, text: impl Fn(TextFormat) -> String) {
+    /// Makes all progress that is possible now. `content` makes a page.
+    pub(crate) fn serve(&mut self, content: impl Fn(Page) -> Content) {
         let now = Instant::now();
         self.paused_until.take_if(|until| *until <= now);
         self.accept(now);
         self.connections.retain_mut(|connection| {
-            let advance = || connection.advance(&text);
+            let advance = || connection.advance(&content);
             // A bug costs only this connection. An error means that the client has disconnected.
             let next = catch_unwind(AssertUnwindSafe(advance)).unwrap_or(Ok(Next::Close));
             matches!(next, Ok(Next::Wait)) && now < connection.deadline
@@ -123,7 +142,7 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    fn advance(&mut self, text: impl Fn(TextFormat) -> String) -> io::Result<Next> {
+    fn advance(&mut self, content: impl Fn(Page) -> Content) -> io::Result<Next> {
         loop {
             match &mut self.state {
                 State::Receiving(request) => {
@@ -133,7 +152,7 @@ impl Connection {
                         Ok(count) => request.extend_from_slice(&buffer[..count]),
                         Err(error) => return wait_if_blocked(error),
                     }
-                    if let Some(response) = response_to(request, &text) {
+                    if let Some(response) = response_to(request, &content) {
                         self.state = State::Sending { response, sent: 0 };
                     }
                 }
@@ -165,7 +184,7 @@ fn wait_if_blocked(error: io::Error) -> io::Result<Next> {
 }
 
 /// The response to the start of a request; `None` while its head is incomplete.
-fn response_to(received: &[u8], text: impl Fn(TextFormat) -> String) -> Option<Vec<u8>> {
+fn response_to(received: &[u8], content: impl Fn(Page) -> Content) -> Option<Vec<u8>> {
     let limits = RequestLimits { head_bytes_max: REQUEST_BYTES_MAX, ..RequestLimits::default() };
     let request = match parse_request(received, 0, &limits) {
         Ok(Parsed::Partial) if received.len() <= REQUEST_BYTES_MAX => return None,
@@ -177,12 +196,21 @@ fn response_to(received: &[u8], text: impl Fn(TextFormat) -> String) -> Option<V
     if !matches!(request.method, Method::Get | Method::Head) {
         return Some(error_response("405 Method Not Allowed", "Allow: GET, HEAD\r\n", has_content));
     }
-    if request.path() != Some(PATH) {
-        return Some(error_response("404 Not Found", "", has_content));
-    }
-    let format = TextFormat::of_accept(&accept_values(&request));
-    let fields = "Vary: Accept\r\n";
-    Some(response("200 OK", format.content_type(), fields, text(format).as_bytes(), has_content))
+    let page = match request.path() {
+        Some(b"/metrics") => Page::Metrics(TextFormat::of_accept(&accept_values(&request))),
+        Some(b"/healthz") => Page::Health,
+        Some(b"/readyz") => Page::Readiness,
+        _ => return Some(error_response("404 Not Found", "", has_content)),
+    };
+    let (content_type, fields) = match page {
+        Page::Metrics(format) => (format.content_type(), "Vary: Accept\r\n"),
+        Page::Health | Page::Readiness => (TEXT, ""),
+    };
+    let (status, text) = match content(page) {
+        Content::Good(text) => ("200 OK", text),
+        Content::Bad(text) => ("503 Service Unavailable", text),
+    };
+    Some(response(status, content_type, fields, text.as_bytes(), has_content))
 }
 
 /// The values of all Accept fields, as one list.
@@ -196,7 +224,7 @@ fn accept_values(request: &Request<'_>) -> Vec<u8> {
 }
 
 fn error_response(status: &str, fields: &str, has_content: bool) -> Vec<u8> {
-    response(status, "text/plain; charset=utf-8", fields, format!("{status}\n").as_bytes(), has_content)
+    response(status, TEXT, fields, format!("{status}\n").as_bytes(), has_content)
 }
 
 fn response(status: &str, content_type: &str, fields: &str, content: &[u8], has_content: bool) -> Vec<u8> {
@@ -220,9 +248,17 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
+    fn content(page: Page) -> Content {
+        match page {
+            Page::Metrics(format) => Content::Good(format!("{format:?}\n")),
+            Page::Health => Content::Good("ok\n".to_owned()),
+            Page::Readiness => Content::Bad("1 zone unavailable\n".to_owned()),
+        }
+    }
+
     #[track_caller]
     fn check(request: &str, expected_start: &str, expected_end: &str) {
-        let response = response_to(request.as_bytes(), |format| format!("{format:?}\n")).expect("a whole request");
+        let response = response_to(request.as_bytes(), content).expect("a whole request");
         let response = String::from_utf8(response).expect("text");
         assert!(response.starts_with(expected_start) && response.ends_with(expected_end), "{request}\n{response}");
         let (head, content) = response.split_once("\r\n\r\n").expect("a head");
@@ -239,6 +275,8 @@ mod tests {
         check(&request("GET /metrics?name[]=x"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nOpenMetrics\n");
         check(&request("HEAD /metrics"), "HTTP/1.1 200 OK\r\n", "\r\n\r\n");
         check(&request("GET /"), "HTTP/1.1 404 Not Found\r\n", "\r\n\r\n404 Not Found\n");
+        check(&request("GET /healthz"), "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+        check(&request("GET /readyz"), "HTTP/1.1 503 Service Unavailable\r\n", "\r\n\r\n1 zone unavailable\n");
         check(&request("GET /metrics/"), "HTTP/1.1 404 Not Found\r\n", "404 Not Found\n");
         check(&request("HEAD /"), "HTTP/1.1 404 Not Found\r\n", "\r\n\r\n");
         check(&request("DELETE /metrics"), "HTTP/1.1 405 Method Not Allowed\r\n", "405 Method Not Allowed\n");
@@ -266,7 +304,7 @@ mod tests {
     fn head_may_arrive_in_pieces() {
         let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
         for length in 0..request.len() {
-            assert_eq!(response_to(&request[..length], |_| String::new()), None);
+            assert_eq!(response_to(&request[..length], |_| Content::Good(String::new())), None);
         }
     }
 
@@ -286,7 +324,7 @@ mod tests {
             listener.add_to(&mut sources);
             let rest = listener.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
             sources.wait(rest.or(Some(Duration::from_secs(1)))).expect("waited");
-            listener.serve(|_| text.to_owned());
+            listener.serve(|_| Content::Good(text.to_owned()));
         }
     }
 
@@ -311,7 +349,7 @@ mod tests {
         let clients: Vec<TcpStream> =
             (0..=CONNECTIONS_MAX).map(|_| TcpStream::connect(address).expect("connected")).collect();
         serve_until(&mut listener, "", |listener| listener.connections.len() == CONNECTIONS_MAX);
-        listener.serve(|_| String::new());
+        listener.serve(|_| Content::Good(String::new()));
         assert_eq!(listener.connections.len(), CONNECTIONS_MAX);
         for connection in &mut listener.connections {
             connection.deadline = Instant::now();

@@ -97,6 +97,12 @@ fn check_zone(zone: ZoneState, is_signed: bool, report: &AgentReport, expected: 
     let problems = state.problems(&load_status, &[], &[], &[]);
     let expected_problems = if is_good { vec![] } else { vec![format!("1 zone {}", expected.name())] };
     assert_eq!(problems, expected_problems);
+    let expected_readiness = match expected {
+        ZoneCondition::Served => Ok("ready\n".to_owned()),
+        ZoneCondition::Unavailable => Err("1 zone unavailable\n".to_owned()),
+        _ => Ok(format!("ready, with problems:\n1 zone {}\n", expected.name())),
+    };
+    assert_eq!(state.readiness(&load_status, &[], &[], &[]), expected_readiness);
     let (of_status, of_zone_status) = (zone_text(&zone, &state), state_text(&judged, true));
     let says =
         |word: &str| assert!(of_status.contains(word) && of_zone_status.contains(word), "{of_status}{of_zone_status}");

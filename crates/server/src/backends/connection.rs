@@ -270,8 +270,9 @@ impl BackendConnection {
                     has_sent = true;
                 }
                 Err(error) if !self.is_connected() => return Err(CallError::Connect(error.kind())),
-                // A backend may answer without reading the request: what it has sent counts.
-                Err(_) if !matches!(self.state, State::Tunnel(_)) => {
+                // A backend may answer without reading the request: what it has sent counts, unless that was before the
+                // request.
+                Err(_) if !matches!(self.state, State::Tunnel(_)) && self.sent_now > 0 => {
                     self.transport.assume_readable();
                     state.request.stop();
                     break;

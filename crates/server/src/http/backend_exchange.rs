@@ -12,9 +12,9 @@ use crate::net::call::{CallError, CallHandle, CallRequest, ContentFraming, Taken
 use crate::waiter::Waiter;
 use sanderling_fastcgi::{ProtocolStatus, ScriptRequest, put_begin, put_stdin_end};
 use sanderling_http::{
-    BackendRequest, BackendResponse, ClientContent, Framing as BodyFraming, Method, ParsedResponse, Persistence,
-    Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target, parse_response,
-    put_path_segment,
+    BackendRequest, BackendResponse, ClientContent, FieldName, Framing as BodyFraming, Method, ParsedResponse,
+    Persistence, Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target,
+    parse_response, put_path_segment,
 };
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
@@ -141,7 +141,11 @@ fn call_request(
     let framing = match (asked.content, request.framing) {
         (Some([]), _) => BodyFraming::None,
         (Some(content), _) => BodyFraming::Length(content.len() as u64),
-        (None, BodyFraming::None) if version == HttpVersion::Http2 => BodyFraming::Chunked,
+        (None, BodyFraming::None)
+            if version == HttpVersion::Http2 && !request.fields.contains(FieldName::ContentLength) =>
+        {
+            BodyFraming::Chunked
+        }
         (None, framing) => framing,
     };
     if matches!(framing, BodyFraming::Length(length_bytes) if length_bytes > backend_route.body_bytes_max) {
@@ -363,7 +367,8 @@ fn pass_back<'s, F: Framing<'s>>(
     let length_bytes = match response.framing() {
         ResponseFraming::Length(length_bytes) => Some(length_bytes),
         ResponseFraming::Chunked | ResponseFraming::UntilClose => is_complete.then_some(bytes.len() as u64),
-        ResponseFraming::None => response.content_length(),
+        // RFC 9110 §8.6: a 204 has none.
+        ResponseFraming::None => response.content_length().filter(|_| response.status() != 204),
     };
     let content_framing = match (length_bytes, F::VERSION) {
         (Some(length_bytes), _) => ClientContent::Length(length_bytes),

@@ -18,6 +18,9 @@ use sanderling_log_format::HttpVersion;
 /// Requests of one connection that are answered in one iteration.
 pub(crate) const REQUESTS_PER_ITERATION_MAX: usize = 128;
 
+/// The part of the preface of HTTP/2 that looks like a request (RFC 9113 §3.4).
+const HTTP2_START: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
 /// The HTTP side of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Http1 {
@@ -135,7 +138,11 @@ impl Http1 {
                 }
             }
             Err(error) if may_be_http2(connection, context) => match error {
-                RequestError::UnsupportedVersion if bytes.starts_with(b"PRI * HTTP/2.0\r\n\r\n") => Step::Http2,
+                RequestError::UnsupportedVersion if bytes.starts_with(HTTP2_START) => Step::Http2,
+                RequestError::UnsupportedVersion if HTTP2_START.starts_with(bytes) => {
+                    self.progress.note_begin(context.clock.now_ms());
+                    Step::Partial
+                }
                 // A response in the form of HTTP/1.1 would be none (RFC 9113 §3.4).
                 RequestError::InvalidRequestLine if !bytes.windows(7).any(|bytes| bytes == b"HTTP/1.") => {
                     context.metrics.add(Counter::HttpRefused, 1);

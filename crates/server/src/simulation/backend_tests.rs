@@ -1,5 +1,7 @@
 //! Requests that are passed on to a backend, and its responses.
 
+mod lost_connections;
+
 use super::*;
 use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
