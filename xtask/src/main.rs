@@ -7,6 +7,7 @@ mod package;
 mod demo_acme;
 mod tls_audit;
 mod h2spec;
+mod manual;
 mod setup;
 mod tidy;
 mod test_programs;
@@ -36,6 +37,7 @@ Usage: cargo xtask COMMAND
   demo-acme                  a demo that requests its certificate from Pebble, a certificate authority on this machine
   tls-audit                  testssl.sh and sslyze, which it installs, against the release program
   h2spec                     run h2spec over TLS and without encryption, if it is installed
+  manual --out DIR           write the manual as a web site with a search into DIR, and check its links; needs mdbook
   dns-differential [--zones COUNT] [--seed NUMBER]
                              compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
   http-differential          compare responses with those of nginx, and list the explained differences
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         ["http-differential"] => http_differential(&mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["h2spec"] => h2spec::run(&mut log),
+        ["manual", "--out", out] => manual::run(out, &mut log),
         ["package", "--out", folder] => package::run(folder, &mut log),
         ["package", "--crates"] => package::install_crates(&mut log),
         ["package", "--verify"] => package::verify(&mut log),

@@ -80,7 +80,7 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
         outcome = Program::new("rustup").args("component add rustfmt clippy").run(log);
     }
     let outcome = outcome.and_then(|| install(NEEDED, log)).and_then(|| install(PACKAGERS, log));
-    outcome.and_then(|| install_pebble(log)).and_then(|| create_user(log)).and_then(|| make_debian_root(log))
+    outcome.and_then(|| install_go_programs(log)).and_then(|| create_user(log)).and_then(|| make_debian_root(log))
 }
 
 /// The archive of a small Debian system in which the packages are tried.
@@ -122,16 +122,22 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
 }
 
-/// The certificate authority of the tests of certificates. No Debian package contains it; Go installs it from its
-/// module proxy.
-const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
+/// Programs of the tests that no Debian package has, or in an old version; Go installs them from its module proxy: the
+/// certificate authority of the tests of certificates, and the server whose configuration is imported.
+const GO_PROGRAMS: [(&str, &str); 2] = [
+    ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"),
+    ("caddy", "github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2"),
+];
 
-fn install_pebble(log: &mut Log) -> Outcome {
-    let in_home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/pebble"));
-    if is_installed("pebble") || in_home.is_some_and(|path| path.is_file()) {
-        return Outcome::Passed;
+fn install_go_programs(log: &mut Log) -> Outcome {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let in_home = |name: &str| home.as_ref().is_some_and(|home| home.join("go/bin").join(name).is_file());
+    let mut outcome = Outcome::Passed;
+    for (_, module) in GO_PROGRAMS.iter().filter(|(name, _)| !is_installed(name) && !in_home(name)) {
+        let compiler = || install(&[("go", "golang-go")], log);
+        outcome = outcome.and_then(compiler).and_then(|| Program::new("go").args("install").args(module).run(log));
     }
-    install(&[("go", "golang-go")], log).and_then(|| Program::new("go").args("install").args(PEBBLE).run(log))
+    outcome
 }
 
 /// Installs the missing ones of these programs.

@@ -14,8 +14,23 @@ use crate::program::{Log, Outcome};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
-        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "tls", "ipc", "config", "os"],
+        &[
+            "probe",
+            "top",
+            "supervisor",
+            "server-process",
+            "agent",
+            "keeper",
+            "state",
+            "tls",
+            "ipc",
+            "doctor",
+            "import",
+            "config",
+            "os",
+        ],
     ),
+    ("crates/doctor", &["agent", "server-process", "tls", "ipc", "config", "os"]),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     (
@@ -34,8 +49,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/config", &["os", "log-format", "site-rules"]),
     ("crates/log-format", &["calendar"]),
     ("crates/site-rules", &[]),
+    ("crates/import", &["site-rules"]),
     ("crates/testkit", &[]),
-    ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
+    ("crates/server", &["os", "table", "dns", "fastcgi", "http", "http2", "tls", "log-format", "site-rules"]),
     ("crates/tls", &["calendar"]),
     ("crates/http2", &["http"]),
     ("crates/fastcgi", &["http"]),
@@ -88,6 +104,8 @@ const OPENS_FILES_OF_OPERATOR: &[&str] = &[
     "crates/supervisor/src/log_rotation.rs",
     "crates/supervisor/src/program.rs",
     "crates/sanderling/src/folder_zone.rs",
+    "crates/sanderling/src/init.rs",
+    "crates/sanderling/src/import_command.rs",
     "crates/sanderling/src/publication.rs",
 ];
 /// Calls that open a path, whatever its links lead to.

@@ -132,6 +132,14 @@ impl DnsStream {
     }
 }
 
+/// Whether `server` accepts a connection over TCP within `time_max`.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) async fn can_connect(server: SocketAddr, time_max: Duration) -> io::Result<()> {
+    in_time(time_max, TcpStream::connect(server)).await.map(drop)
+}
+
 async fn in_time<T>(time_max: Duration, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(time_max, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

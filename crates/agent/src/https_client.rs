@@ -3,14 +3,16 @@
 
 use crate::clock::unix_s;
 use crate::host_addresses::look_up;
+use crate::unverified_tls::{crypto_provider, unverified_config};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::body::Bytes;
+use hyper::header::{DATE, HOST, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::response::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use sanderling_http::HttpDate;
 use serde::Deserialize;
@@ -57,14 +59,8 @@ impl HttpsClient {
         let mut roots = RootCertStore::empty();
         match root {
             Some(path) => {
-                let failed = |error: &dyn std::fmt::Display| {
-                    io::Error::other(format!("cannot read the root {}: {error}", path.display()))
-                };
-                for certificate in
-                    rustls::pki_types::CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?
-                {
-                    let certificate = certificate.map_err(|error| failed(&error))?;
-                    roots.add(certificate).map_err(|error| failed(&error))?;
+                for certificate in read_root(path)? {
+                    roots.add(certificate).map_err(|error| unreadable_root(path, &error))?;
                 }
             }
             None => {
@@ -77,11 +73,7 @@ impl HttpsClient {
                     authority",
             ));
         }
-        #[cfg(feature = "aws-lc-rs")]
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
-        let provider = rustls::crypto::ring::default_provider();
-        let config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let config = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
@@ -89,7 +81,25 @@ impl HttpsClient {
         Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout })
     }
 
-    /// Half of a request's time is shared by all addresses: an address that does not answer leaves time for the next.
+    /// A client for [`HttpsClient::date`] alone: it accepts every certificate, since to a clock that is wrong, those of
+    /// all servers seem expired.
+    pub(crate) fn for_dates(timeout: Duration) -> HttpsClient {
+        HttpsClient { tls: TlsConnector::from(Arc::new(unverified_config())), timeout }
+    }
+
+    /// The time of the server at `url`, in seconds since 1970, that its answer has (RFC 9110 §6.6.1).
+    ///
+    /// # Errors
+    /// It does not answer, or does not say it.
+    pub(crate) async fn date(&self, url: &str) -> Result<u64, String> {
+        let request = Request::get(url).body(Full::<Bytes>::default()).map_err(|error| error.to_string())?;
+        let answer = timeout(self.timeout, self.exchange(request)).await;
+        let answer = answer.map_err(|_| "it does not answer in time".to_owned())?.map_err(|error| error.to_string())?;
+        let date = answer.parts.headers.get(DATE).and_then(|date| HttpDate::parse_unix_s(date.as_bytes()));
+        date.ok_or_else(|| "its answer has no date".to_owned())
+    }
+
+    /// Half of the time of a request is for all addresses: one that does not answer leaves time for the next one.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
         let addresses = look_up(host, port).await?;
         let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -150,7 +160,20 @@ impl HttpsClient {
     }
 }
 
-/// Tries the addresses one after another, each for at most `time_max`.
+/// The certificates in the PEM file of a root.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read_root(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unreadable_root(path, &error))?;
+    certificates.map(|certificate| certificate.map_err(|error| unreadable_root(path, &error))).collect()
+}
+
+fn unreadable_root(path: &Path, error: &dyn fmt::Display) -> io::Error {
+    io::Error::other(format!("cannot read the root {}: {error}", path.display()))
+}
+
+/// Tries the addresses in turn, each for at most `time_max`.
 ///
 /// # Errors
 /// Returns the reason why the last address did not accept the connection.

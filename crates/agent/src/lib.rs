@@ -2,12 +2,14 @@
 //! (RFC 8555) and renews them, derives records from them and from the configuration, transfers zones from primary
 //! servers (RFC 5936), signs zones (RFC 4035) with the keeper's keys, and notifies secondary servers (RFC 1996).
 //!
-//! The agent's obligations, such as an order in progress, are in the state folder: it can be killed at any moment, and
-//! the next agent continues. This crate is the only one with asynchronous code, in one thread; no client of the server
-//! waits for it.
+//! Its promises, such as an order in progress, are in the state folder: it can be killed at any moment, and the next
+//! agent continues. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
+//!
+//! Another process, `sanderling doctor`, looks at domains from outside with the same clients ([`outside`]).
 #![forbid(unsafe_code)]
 
-// Modules are in import order: a module uses only modules below it.
+// In the order of imports: a module uses only modules below it.
+pub mod outside;
 mod startup;
 mod main_loop;
 mod derived;
@@ -39,16 +41,17 @@ mod alias_names;
 mod zone_transfer;
 mod transfer_stage;
 mod notifier;
-mod failure;
-mod https_client;
 mod name_servers;
 mod parent_servers;
-mod host_addresses;
-mod resolvers;
 mod journals;
 mod updates;
+mod failure;
+mod https_client;
+mod host_addresses;
+mod resolvers;
 mod dns_exchange;
 mod tsig_keys;
+mod unverified_tls;
 mod link;
 mod json_files;
 mod retry;

@@ -4,6 +4,7 @@
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use crate::host_addresses::look_up;
+use crate::resolvers::address_of;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
@@ -64,8 +65,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The records' RDATA, if there are any.
-    fn into_records(self) -> Vec<Vec<u8>> {
+    /// The RDATA of the records, if there are any.
+    pub(crate) fn into_records(self) -> Vec<Vec<u8>> {
         match self {
             Answer::Records(records) => records,
             Answer::Alias | Answer::Referral => Vec::new(),
@@ -90,6 +91,17 @@ pub(crate) struct Unanswered {
     pub(crate) lags: Vec<Lag>,
     /// The reasons why other servers, or their addresses, cannot be found.
     pub(crate) not_found: Vec<String>,
+}
+
+impl NameServer {
+    /// Its name, in lower case, without a dot at the end.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 impl fmt::Display for NameServer {
@@ -211,6 +223,20 @@ impl NameServers {
     /// # Errors
     /// Returns an error if this server does not answer for the zone.
     async fn others_of(&self, apex: &DomainName, not_found: &mut Vec<String>) -> Result<Vec<NameServer>, String> {
+        let mut servers = self.all_of(apex, not_found).await?;
+        servers.retain(|server| !self.is_own(server.address.ip()));
+        Ok(servers)
+    }
+
+    /// The same with this server.
+    ///
+    /// # Errors
+    /// This server does not answer for the zone.
+    pub(crate) async fn all_of(
+        &self,
+        apex: &DomainName,
+        not_found: &mut Vec<String>,
+    ) -> Result<Vec<NameServer>, String> {
         let apex_name = wire_name(apex);
         let transfers = self.config.transfers_by_zone();
         let secondaries = &transfers.of(apex).secondaries;
@@ -222,11 +248,13 @@ impl NameServers {
                 not_found.push(format!("the name server {host} has no known address: {problem}"));
                 Vec::new()
             });
-            for address in addresses {
-                let secondary = secondaries.iter().find(|secondary| secondary.address.ip() == address);
-                let address = secondary.map_or(SocketAddr::new(address, DNS_PORT), |secondary| secondary.address);
+            for ip in addresses {
+                let secondary = secondaries.iter().find(|secondary| secondary.address.ip() == ip);
+                let own = self.own_port(ip).map(|port| SocketAddr::new(ip, port));
+                let address =
+                    secondary.map(|secondary| secondary.address).or(own).unwrap_or(SocketAddr::new(ip, DNS_PORT));
                 let is_known = servers.iter().any(|server: &NameServer| server.address == address);
-                if !is_known && !self.is_own(address.ip()) && servers.len() < ADDRESSES_MAX {
+                if !is_known && servers.len() < ADDRESSES_MAX {
                     let host = host.to_lowercase().to_string();
                     servers.push(NameServer { host: host.trim_end_matches('.').to_owned(), address });
                 }
@@ -251,19 +279,16 @@ impl NameServers {
     /// resolver.
     ///
     /// # Errors
-    /// Returns an error if the name server has no addresses, or they cannot be resolved.
-    async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
+    /// The name server has no addresses, or they cannot be resolved.
+    pub(crate) async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let found = look_up(&host.to_string(), DNS_PORT).await?;
             return Ok(found.iter().map(SocketAddr::ip).collect());
         }
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {
-            for rdata in self.ask_self(host, rtype, apex).await?.into_records() {
-                let of_v4 = <[u8; 4]>::try_from(&rdata[..]).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
-                let of_v6 = <[u8; 16]>::try_from(&rdata[..]).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)));
-                addresses.extend(of_v4.or(of_v6));
-            }
+            let records = self.ask_self(host, rtype, apex).await?.into_records();
+            addresses.extend(records.iter().filter_map(|rdata| address_of(rdata)));
         }
         if addresses.is_empty() { Err("the zone has none".to_owned()) } else { Ok(addresses) }
     }
@@ -289,8 +314,13 @@ impl NameServers {
 
     /// Whether this server listens at `address`.
     fn is_own(&self, address: IpAddr) -> bool {
-        let mut listens = self.config.dns_listen.iter().map(SocketAddr::ip);
-        listens.any(|own| own == address || own.is_unspecified() && is_local(address))
+        self.own_port(address).is_some()
+    }
+
+    /// The port at which this server listens at `address`, if it does.
+    fn own_port(&self, address: IpAddr) -> Option<u16> {
+        let is_at = |own: IpAddr| own == address || own.is_unspecified() && is_local(address);
+        self.config.dns_listen.iter().find(|own| is_at(own.ip())).map(SocketAddr::port)
     }
 }
 

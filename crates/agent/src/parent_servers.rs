@@ -85,8 +85,11 @@ impl ParentServers {
         Err(problem)
     }
 
-    /// The addresses of the parent zone's servers.
-    async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
+    /// The addresses of the servers of the parent zone.
+    ///
+    /// # Errors
+    /// No resolver finds them.
+    pub(crate) async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
         let mut parent = apex.parent().ok_or("the root has no parent zone")?;
         while self.resolvers.records(parent, Rtype::SOA).await?.rdatas.is_empty() {
             parent = parent.parent().ok_or("the parent zone is not found")?;

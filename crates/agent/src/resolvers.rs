@@ -44,7 +44,7 @@ impl Records {
 
     /// The addresses, of records A and AAAA.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.rdatas.iter().filter_map(|rdata| address(rdata))
+        self.rdatas.iter().filter_map(|rdata| address_of(rdata))
     }
 }
 
@@ -106,7 +106,8 @@ impl Resolvers {
     }
 }
 
-fn address(rdata: &[u8]) -> Option<IpAddr> {
+/// The address of a record A or AAAA.
+pub(crate) fn address_of(rdata: &[u8]) -> Option<IpAddr> {
     let of_v4 = <[u8; 4]>::try_from(rdata).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
     of_v4.or_else(|_| <[u8; 16]>::try_from(rdata).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))).ok()
 }

@@ -3,6 +3,7 @@
 mod catalogs;
 mod certificates_section;
 mod derive;
+mod every_host;
 mod signing;
 mod dns;
 mod transfers;
@@ -57,7 +58,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
 }
 
 /// The text of all files one after another; `None` if a file is not complete by itself.
-fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
+pub(super) fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
     let mut texts = Vec::with_capacity(files.len());
     let mut start = 0;
     for (index, (_, content)) in files.iter().enumerate() {
@@ -104,6 +105,8 @@ struct ConfigBuilder<'e, 'a> {
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
+    /// The site of `[domain."*"]`, by its index.
+    site_for_every_host: Option<usize>,
     /// The hosts of all sites, each with the index of its site and its offset.
     hosts: HashMap<DomainName, (usize, usize)>,
     /// The zones with their offsets.
@@ -134,6 +137,7 @@ impl ConfigBuilder<'_, '_> {
             hsts: None,
             listen_addresses: ListenAddresses::default(),
             default_host: None,
+            site_for_every_host: None,
             hosts: HashMap::new(),
             apexes: HashMap::new(),
             key_uses: Vec::new(),
@@ -278,6 +282,9 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>) {
+        if every_host::is_name(name) {
+            return self.read_site_for_every_host(offset, keys);
+        }
         let (zone, primaries) = (keys.get("zone"), keys.get("primaries"));
         let mut options = self.read_site_options(keys);
         // Routes alone are a site, without files.
@@ -547,6 +554,16 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn default_site(&mut self) -> DefaultSite {
+        if let Some(index) = self.site_for_every_host {
+            if let Some((offset, _)) = self.default_host.take() {
+                self.error(
+                    offset,
+                    "`default` has no effect: [domain.\"*\"] answers for all other hosts",
+                    "remove one of the two",
+                );
+            }
+            return DefaultSite::EveryHost(index);
+        }
         let Some((offset, host)) = self.default_host.take() else {
             return if self.config.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
         };

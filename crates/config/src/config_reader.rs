@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation};
 use crate::keys::{Section, Value};
+use crate::variables::substitute;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -164,7 +165,39 @@ impl<'a> ConfigReader<'a> {
                 self.error(start + offset, syntax_problem(error.message(), text.get(span).unwrap_or_default()));
             }
         }
-        errors.is_empty().then(|| root.into_inner())
+        if !errors.is_empty() {
+            return None;
+        }
+        let (mut root, problem_count) = (root.into_inner(), self.problem_count());
+        self.substitute_in_table(&mut root, start);
+        // What follows from a missing value is not reported as well.
+        (self.problem_count() == problem_count).then_some(root)
+    }
+
+    /// Replaces the variables of the environment in all strings of a table.
+    fn substitute_in_table(&mut self, table: &mut DeTable<'_>, start: usize) {
+        for (_, value) in table.iter_mut() {
+            self.substitute_in_value(value, start);
+        }
+    }
+
+    fn substitute_in_value(&mut self, value: &mut Node<'_>, start: usize) {
+        let offset = start + value.span().start;
+        match value.get_mut() {
+            DeValue::String(text) => match substitute(text, |name| std::env::var(name).ok()) {
+                Ok(Cow::Borrowed(_)) => {}
+                Ok(Cow::Owned(replaced)) => *text = Cow::Owned(replaced),
+                Err(name) => {
+                    let message = format!("the environment variable `{name}` is not set");
+                    let remedy = "set it for the server, for example with Environment= in its unit file, and for this \
+                                  command; or write `$${…}` for the text itself";
+                    self.error(offset, Problem::new(message, remedy));
+                }
+            },
+            DeValue::Array(items) => items.iter_mut().for_each(|item| self.substitute_in_value(item, start)),
+            DeValue::Table(table) => self.substitute_in_table(table, start),
+            _ => {}
+        }
     }
 
     /// Adds the error that the table has the key at `span` already.

@@ -7,7 +7,8 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Success.
     Success,
-    /// A failure at run time; `check` has found errors; the running server did not answer, refused, or has a problem.
+    /// A failure at run time; `check` has found errors; `doctor` has found something wrong; the running server did not
+    /// answer, refused, or has a problem.
     Failure,
     /// The command line is wrong in a way that its parser does not check: `--force` names an unknown feature.
     Usage,
@@ -32,5 +33,17 @@ impl Exit {
 impl Termination for Exit {
     fn report(self) -> ExitCode {
         ExitCode::from(self.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_of_the_stability_page_are_those_of_the_program() {
+        let all = [Exit::Success, Exit::Failure, Exit::Usage, Exit::BadConfiguration];
+        let statuses = all.map(|exit| format!("{} {exit:?}", exit.status()));
+        sanderling_testkit::check_promised("exit-statuses", statuses);
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct Key {
     /// How a message writes it: `workers = 4`.
     pub(super) example: &'static str,
     pub(super) value: Value,
+    /// The TOML of the value that it has if the file does not have it; `None` if it has none, or one that depends on
+    /// the machine or on other keys. That of a boolean is in `value`.
+    pub(super) default: Option<&'static str>,
     /// When a reload needs a new server process.
     pub(super) server: Option<Replaces>,
     /// Gives the agent the part of the key that it reads. If that differs, a reload replaces the agent.
@@ -57,14 +60,15 @@ pub(super) enum Replaces {
 }
 
 /// Makes rows of the table from lines such as
-/// `key: default or in range = "example", server (field), agent (field) or { function };`.
+/// `key: default or in range = "example", default "value", server (field), agent (field) or { function };`.
 macro_rules! keys {
     ($($name:ident $(: $default:literal)? $(in $min:literal ..= $max:expr)? => $example:literal
-        $(, server $server:tt)? $(, added $added:tt)? $(, agent $agent:tt)? $(, keeper $keeper:tt)?;)*) => {
+        $(, default $text:literal)? $(, server $server:tt)? $(, added $added:tt)? $(, agent $agent:tt)? $(, keeper $keeper:tt)?;)*) => {
         &[$(Key {
             name: stringify!($name),
             example: concat!(stringify!($name), " = ", $example),
             value: keys!(@value $($default)? $($min $max)?),
+            default: keys!(@default $($text)?),
             server: keys!(@server $($server)? $(added $added)?),
             agent: keys!(@give $($agent)?),
             keeper: keys!(@give $($keeper)?),
@@ -73,6 +77,8 @@ macro_rules! keys {
     (@value) => { Value::Other };
     (@value $default:literal) => { Value::Boolean($default) };
     (@value $min:literal $max:expr) => { Value::Number($min, $max) };
+    (@default) => { None };
+    (@default $text:literal) => { Some($text) };
     (@server) => { None };
     (@server ($field:ident)) => { Some(Replaces::Changed(|next, running| next.$field != running.$field)) };
     (@server { $differs:expr }) => { Some(Replaces::Changed($differs)) };
@@ -84,11 +90,11 @@ macro_rules! keys {
 
 const TOP: &[Key] = keys! {
     workers in 1..=WORKER_COUNT_MAX => "4", server (worker_count);
-    listeners => "\"auto\"", server (sockets_per_address);
+    listeners => "\"auto\"", default "\"auto\"", server (sockets_per_address);
     user => "\"sanderling\"", server { |next, running| user_of(next) != user_of(running) }, agent (user_and_group), keeper (user_and_group);
     group => "\"sanderling\"", server { |next, running| group_of(next) != group_of(running) }, agent (user_and_group), keeper (user_and_group);
     sandbox: true => "true", server (sandbox), agent (sandbox), keeper (sandbox);
-    keys => "\"keeper\"", server (keys);
+    keys => "\"keeper\"", default "\"keeper\"", server (keys);
     control => "\"control.sock\"";
     state => "\"/var/lib/sanderling\"", server { |next, running| next.uses_state_folder() && next.state != running.state },
         agent (state), keeper (state);
@@ -118,11 +124,11 @@ const SECTIONS: &[Key] = &[
 ];
 
 const fn section(name: &'static str, example: &'static str, server: Option<Replaces>) -> Key {
-    Key { name, example, value: Value::Section, server, agent: None, keeper: None }
+    Key { name, example, value: Value::Section, default: None, server, agent: None, keeper: None }
 }
 
 const HTTP: &[Key] = keys! {
-    listen => "[\"127.0.0.1:8080\"]", server (http_listen), agent (http_listen);
+    listen => "[\"127.0.0.1:8080\"]", default "[\"127.0.0.1:8080\"]", server (http_listen), agent (http_listen);
     http2: false => "true", server (http2);
     default => "\"example.com\"";
     trusted_proxies => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
@@ -137,7 +143,7 @@ const HTTPS: &[Key] = keys! {
 };
 
 const DNS: &[Key] = keys! {
-    listen => "[\"127.0.0.1:5353\"]", server (dns_listen), agent (dns_listen);
+    listen => "[\"127.0.0.1:5353\"]", default "[\"127.0.0.1:5353\"]", server (dns_listen), agent (dns_listen);
     tls => "[\"127.0.0.1:8853\"]", server (dot_listen);
     zones => "\"zones/*.zone\"", agent (zone_folder);
     secondaries => "[{ address = \"192.0.2.5\", key = \"transfer\" }]",
@@ -162,7 +168,7 @@ const DNS: &[Key] = keys! {
 const CERTIFICATES: &[Key] = keys! {
     agree_to_terms: false => "true", agent (acme);
     contact => "\"mailto:hostmaster@example.com\"", agent (acme);
-    authorities => "[\"letsencrypt\"]", agent (acme);
+    authorities => "[\"letsencrypt\"]", default "[\"letsencrypt\"]", agent (acme);
 };
 
 const AUTHORITY: &[Key] = keys! {
@@ -182,7 +188,7 @@ const EXTERNAL_ACCOUNT: &[Key] = keys! {
 const DOMAIN: &[Key] = keys! {
     site => "\"public\"", agent { site_names };
     aliases => "[\"www.example.com\"]", agent { site_names };
-    index => "[\"index.html\"]";
+    index => "[\"index.html\"]", default "[\"index.html\"]";
     clean_urls: false => "true";
     listing: false => "true";
     compress: true => "true";
@@ -230,15 +236,15 @@ const CERTIFICATE: &[Key] = keys! {
 
 const DNSSEC: &[Key] = keys! {
     signed: true => "true";
-    algorithm => "\"ecdsap256sha256\"";
-    keys => "\"csk\"";
+    algorithm => "\"ecdsap256sha256\"", default "\"ecdsap256sha256\"";
+    keys => "\"csk\"", default "\"csk\"";
     nsec3: false => "true";
-    serial => "\"keep\"";
+    serial => "\"keep\"", default "\"increment\"";
     zonemd: false => "true";
     ksk_lifetime => "\"365d\"";
     zsk_lifetime => "\"90d\"";
-    dnskey_ttl => "\"1h\"";
-    rollover_safety => "\"1h\"";
+    dnskey_ttl => "\"1h\"", default "\"1h\"";
+    rollover_safety => "\"1h\"", default "\"1h\"";
     parent_servers => "[\"192.0.2.53\"]";
     other_signers => "[\"ns1.example.net\"]";
 };
@@ -251,9 +257,9 @@ const HSTS: &[Key] = keys! {
 };
 
 const MTA_STS: &[Key] = keys! {
-    mode => "\"enforce\"";
+    mode => "\"enforce\"", default "\"testing\"";
     mx => "[\"mail.example.com\"]";
-    max_age => "\"7d\"";
+    max_age => "\"7d\"", default "\"7d\"";
 };
 
 const UPDATE_RULE: &[Key] = keys! {
@@ -328,7 +334,7 @@ const ROUTE_RESPOND: &[Key] = keys! {
 };
 
 const TSIG: &[Key] = keys! {
-    algorithm => "\"hmac-sha256\"", agent (tsig_keys);
+    algorithm => "\"hmac-sha256\"", default "\"hmac-sha256\"", agent (tsig_keys);
     secret_file => "\"transfer.key\"", added { |next, running| !running.has_secrets() && !next.tsig_keys.is_empty() },
         agent (tsig_keys);
 };
@@ -342,13 +348,13 @@ const CATALOG: &[Key] = keys! {
 
 const LOG: &[Key] = keys! {
     access => "\"access.log\"";
-    format => "\"combined\"";
-    one_of in 1..=1_000_000 => "100";
+    format => "\"combined\"", default "\"combined\"";
+    one_of in 1..=1_000_000 => "100", default "1";
     queries => "\"queries.log\"";
-    queries_format => "\"text\"";
-    queries_one_of in 1..=1_000_000 => "100";
+    queries_format => "\"text\"", default "\"text\"";
+    queries_one_of in 1..=1_000_000 => "100", default "1";
     rotate => "\"daily\" or rotate = \"100MiB\"";
-    keep in 1..=1_000 => "7";
+    keep in 1..=1_000 => "7", default "7";
     dnstap => "{ socket = \"/run/dnstap.sock\" }";
 };
 
@@ -361,6 +367,26 @@ const DNSTAP: &[Key] = keys! {
 const METRICS: &[Key] = keys! {
     listen => "[\"127.0.0.1:9180\"]", server { |next, running| next.listen(Service::Metrics) != running.listen(Service::Metrics) };
 };
+
+/// Names that earlier versions or other servers have for a key: the section, their name, and the key. A key that is
+/// renamed gets a row, so that `check` names its successor.
+const OTHER_NAMES: &[(Section, &str, &str)] = &[
+    (Section::Top, "threads", "workers"),
+    (Section::Top, "worker_processes", "workers"),
+    (Section::Domain, "allow_transfer", "transfer_allow"),
+    (Section::Domain, "also_notify", "secondaries"),
+    (Section::Domain, "autoindex", "listing"),
+    (Section::Domain, "document_root", "site"),
+    (Section::Domain, "encode", "compress"),
+    (Section::Domain, "file", "zone"),
+    (Section::Domain, "gzip", "compress"),
+    (Section::Domain, "masters", "primaries"),
+    (Section::Domain, "redir", "redirects"),
+    (Section::Domain, "root", "site"),
+    (Section::Domain, "server_name", "aliases"),
+    (Section::Domain, "slaves", "secondaries"),
+    (Section::Domain, "try_files", "fallback"),
+];
 
 /// A table of the file with keys that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -477,6 +503,11 @@ impl Section {
         self.row().1.iter().chain(sections)
     }
 
+    /// The keys of the section itself, without the sections of the file.
+    pub(super) fn own_keys(self) -> impl Iterator<Item = &'static Key> {
+        self.row().1.iter()
+    }
+
     /// The row of `name`; `None` for a key of `[limits]`.
     pub(super) fn key(self, name: &str) -> Option<&'static Key> {
         self.rows().find(|key| key.name == name)
@@ -497,8 +528,11 @@ impl Section {
 
     fn suggestion(self, name: &str) -> String {
         let with_heading = &Section::ALL[..Section::WITH_HEADING];
+        let other_name = OTHER_NAMES.iter().find(|(section, other, _)| *section == self && *other == name);
         let other_section = || with_heading.iter().find(|section| section.names().contains(&name));
-        if self == Section::Top && name.contains('.') {
+        if let Some((_, _, key)) = other_name {
+            format!("its name here is `{key}`")
+        } else if self == Section::Top && name.contains('.') {
             format!("write [domain.\"{name}\"] for a domain")
         } else if let (true, Some(section)) = (with_heading.contains(&self), other_section()) {
             format!("`{name}` belongs {}", section.heading())
@@ -647,7 +681,23 @@ mod tests {
         }
     }
 
-    /// A comment says that a domain key excludes another only if the reader refuses both together.
+    #[test]
+    fn other_names_are_those_of_keys() {
+        for (section, other, key) in OTHER_NAMES {
+            assert!(section.key(key).is_some() && section.key(other).is_none(), "{other}: {key}");
+            let problem = section.unknown_key("a.test", other);
+            assert_eq!(problem.remedy, format!("its name here is `{key}`"));
+        }
+    }
+
+    #[test]
+    fn keys_of_the_stability_page_exist() {
+        let keys = all_keys().map(|(section, key)| format!("{section:?}: {}", key.name));
+        let limits = limits::keys().into_iter().map(|key| format!("Limits: {key}"));
+        sanderling_testkit::check_promised("keys", keys.chain(limits));
+    }
+
+    /// No key of a domain excludes another one in its comment, unless the reader refuses them together.
     #[test]
     fn example_does_not_say_that_signed_zones_take_no_updates() {
         let line = EXAMPLE.lines().find(|line| line.starts_with("dnssec = ")).expect("a line with the key");

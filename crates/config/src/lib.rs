@@ -4,11 +4,13 @@
 //! [`Config`] and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
-// Modules are in import order: a module uses only modules below it.
+// In the order of imports: a module uses only modules below it.
+mod effective;
 mod config_source;
 mod config_file;
 mod config_text;
 mod config_reader;
+mod variables;
 mod flags;
 mod account;
 mod process_config;
@@ -56,6 +58,7 @@ pub use config::{
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
+pub use effective::{EffectiveKey, EffectiveSection, effective_sections, effective_text};
 pub use exit::Exit;
 pub use flags::{Flags, ProxyFlag, parse_proxy_argument, parse_zone_argument};
 pub use keys::EXAMPLE;

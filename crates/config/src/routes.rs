@@ -7,7 +7,7 @@ use sanderling_site_rules::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Routes of one site: each request is compared with them one after the other.
+/// Routes of one site: each request is compared with them in turn.
 pub(super) const ROUTES_MAX: usize = 256;
 /// Servers of one backend.
 pub(super) const SERVERS_MAX: usize = 64;

@@ -21,8 +21,8 @@ pub struct RequestLimits {
     pub field_count_max: usize,
     /// The target in the request line.
     pub target_bytes_max: usize,
-    /// The body, which [`BodySkipper`](crate::BodySkipper) refuses beyond it: it is read whole, and discarded unless it is
-    /// a DNS message.
+    /// The body, which [`BodySkipper`](crate::BodySkipper) refuses beyond it: it is read whole, and discarded unless it
+    /// is a DNS message.
     pub body_bytes_max: u64,
 }
 

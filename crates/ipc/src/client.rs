@@ -39,7 +39,18 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
     }
 }
 
-/// The reason why a command was not carried out, with the remedy.
+/// The text that `command` writes to standard output, even if it fails: the status of a server with problems is one.
+///
+/// # Errors
+/// There is no complete answer.
+pub fn output_of(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
+    let mut out = Vec::new();
+    let server = connect(socket).map_err(AskError::Unreachable)?;
+    exchange(command, server, socket, timeout, &mut out, &mut io::sink()).map_err(AskError::NoAnswer)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Why a command was not carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskError {
     /// No server has received it.

@@ -22,6 +22,7 @@ pub mod sd_notify;
 pub mod signals;
 pub mod poll;
 pub mod event_fd;
+pub mod interfaces;
 pub mod udp;
 pub mod inotify;
 pub mod memfd;

@@ -98,7 +98,7 @@ impl User {
         )))
     }
 
-    /// Makes `call` with the rights of this user to files, and with no other ones (setfsuid(2)), on a thread of root:
+    /// Makes `call` with the rights of this user to files, and with no others (setfsuid(2)), on a thread of root:
     /// which file a path leads to, and whether it may be used, is decided as for a process of this user. The thread can
     /// be neither signalled nor read by the user meanwhile. The kernel makes no core dumps of the process from then on
     /// (`PR_SET_DUMPABLE`, prctl(2)).

@@ -1,30 +1,44 @@
 //! The command line, parsed into a command with well-formed arguments.
 
 mod dnssec;
+mod doctor;
+mod config;
 mod state;
 mod zone;
 mod domain;
+mod init;
 mod control;
 mod generate;
+mod import;
+mod search;
 
+use crate::config_listing::ConfigListing;
 use crate::folder_zone::FolderZone;
+use crate::import_command::ImportCommand;
+use crate::init::Init;
 use crate::publication::{Publication, Release};
 use crate::renewal_command::RenewalCommand;
 use crate::state_files::{StateAction, StateCommand};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use config::ConfigArgs;
 use control::ControlArgs;
+use doctor::DoctorArgs;
 use domain::DomainArgs;
+use import::ImportArgs;
+use init::InitArgs;
 use sanderling_config::{
-    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, ProxyFlag, SearchPaths, Zone, limits_help,
-    parse_listen_address, parse_proxy_argument, parse_zone_argument,
+    ConfigSource, DomainName, EXAMPLE, Flags, ProxyFlag, SearchPaths, Zone, limits_help, parse_listen_address,
+    parse_proxy_argument, parse_zone_argument,
 };
+use sanderling_doctor as doctor_command;
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
 use sanderling_probe as probe;
 use sanderling_server_process::CheckOptions;
 use sanderling_top as top;
+use search::find_file;
 use state::StateArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -41,7 +55,9 @@ macro_rules! examples {
   sanderling demo                       serve a built-in domain on this machine
   sanderling serve public               serve the directory `public` at http://127.0.0.1:8080/
   sanderling serve                      serve the configuration in sanderling.toml
+  sanderling init example.com           write a configuration, a zone and a site to begin with
   sanderling check                      check sanderling.toml first
+  sanderling doctor                     what the world sees: what is wrong, and what to do
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
   sanderling top                        live view, refreshed every second
@@ -49,6 +65,7 @@ macro_rules! examples {
   sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is served
   sanderling zone add example.com FILE  add a zone to the zone folder
+  sanderling import nginx FILE          translate the configuration of another server
 "
     };
 }
@@ -109,6 +126,12 @@ pub(crate) enum Command {
     RunOnRenew(RenewalCommand),
     /// Report the configuration's errors.
     Check(ConfigSource, CheckOptions),
+    /// Write the files of a domain to begin with.
+    Init(Init),
+    /// Print the effective configuration.
+    Config(ConfigListing),
+    /// Look at the server and its domains as the world sees them.
+    Doctor(doctor_command::Options),
     /// Measure kernel features.
     Probe(probe::Options),
     /// Switch a site to another release.
@@ -121,6 +144,8 @@ pub(crate) enum Command {
     Control(ControlRequest),
     /// Show a live view of the running server.
     Top(ControlRequest, top::Options),
+    /// Translate the configuration of another server.
+    Import(ImportCommand),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
 }
@@ -170,27 +195,17 @@ impl Invocation {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
                 Command::Check(check.source(search_paths)?, options)
             }
+            CliCommand::Init(init) => Command::Init(init.into()),
+            CliCommand::Config(config) => Command::Config(config.listing(search_paths)?),
+            CliCommand::Doctor(doctor) => Command::Doctor(doctor.options(search_paths, env)?),
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
             CliCommand::Status { json, metrics, verbose, control: arguments } => {
-                let format = match (json, metrics, verbose) {
-                    (true, _, _) => StatusFormat::Json,
-                    (_, true, _) => StatusFormat::Metrics,
-                    (_, _, true) => StatusFormat::Verbose,
-                    (false, false, false) => StatusFormat::Text,
-                };
-                control("status", arguments.request(Request::Status(format), search_paths, env))?
+                let request = Request::Status(status_format(json, metrics, verbose));
+                control("status", arguments.request(request, search_paths, env))?
             }
-            CliCommand::Reload { zone: Some(zone), forced_zones, control: arguments } => {
-                if let Some(other) = forced_zones.iter().find(|forced| **forced != zone) {
-                    let message = format!("only the zone {zone} is reloaded, so {other} cannot be forced");
-                    return Err(usage_error("reload", ErrorKind::ArgumentConflict, &message));
-                }
-                let command = ZoneCommand::Reload { zone: zone.to_string(), is_forced: !forced_zones.is_empty() };
-                control("reload", arguments.request(Request::Zone(command), search_paths, env))?
-            }
-            CliCommand::Reload { zone: None, forced_zones, control: arguments } => {
-                let forced_zones = forced_zones.iter().map(ToString::to_string).collect();
-                control("reload", arguments.request(Request::Reload { forced_zones }, search_paths, env))?
+            CliCommand::Reload { zone, forced_zones, control: arguments } => {
+                let request = reload_request(zone, &forced_zones)?;
+                control("reload", arguments.request(request, search_paths, env))?
             }
             CliCommand::Publish { name, folder, arguments } => {
                 let source = arguments.source("publish", search_paths)?;
@@ -234,6 +249,7 @@ impl Invocation {
                     Err(problem) => return Err(usage_error("top", ErrorKind::MissingRequiredArgument, &problem)),
                 }
             }
+            CliCommand::Import(import) => Command::Import(import.command()),
             CliCommand::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: cli.forced })
@@ -258,7 +274,8 @@ See also: `sanderling help serve` for `serve`, and so on for every other command
     after_long_help = concat!(examples!(), "
 Exit status:
   0   success
-  1   a failure at run time; `check` or `status` found problems; the running server did not answer or refused
+  1   a failure at run time; `check`, `doctor` or `status` found problems; the running server did not answer
+      or refused
   2   the command line is wrong
   78  the configuration for `serve` is wrong
 
@@ -316,7 +333,10 @@ enum CliCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    Init(InitArgs),
     Check(CheckArgs),
+    Config(ConfigArgs),
+    Doctor(DoctorArgs),
     Probe(ProbeArgs),
     /// Show the running server's status
     ///
@@ -563,6 +583,7 @@ answer, 2 for a wrong command line.")]
 Exit status: 0 if the server has stopped, 1 if it has not or did not answer, 2 for a wrong command
 line.")]
     Stop(ControlArgs),
+    Import(ImportArgs),
     #[command(hide = true)]
     Generate(GenerateArgs),
 }
@@ -808,6 +829,28 @@ impl From<ProbeArgs> for probe::Options {
     }
 }
 
+fn status_format(json: bool, metrics: bool, verbose: bool) -> StatusFormat {
+    match (json, metrics, verbose) {
+        (true, _, _) => StatusFormat::Json,
+        (_, true, _) => StatusFormat::Metrics,
+        (_, _, true) => StatusFormat::Verbose,
+        (false, false, false) => StatusFormat::Text,
+    }
+}
+
+/// The request to reload everything, or one zone.
+fn reload_request(zone: Option<DomainName>, forced_zones: &[DomainName]) -> Result<Request, clap::Error> {
+    let Some(zone) = zone else {
+        return Ok(Request::Reload { forced_zones: forced_zones.iter().map(ToString::to_string).collect() });
+    };
+    if let Some(other) = forced_zones.iter().find(|forced| **forced != zone) {
+        let message = format!("only the zone {zone} is reloaded, so {other} cannot be forced");
+        return Err(usage_error("reload", ErrorKind::ArgumentConflict, &message));
+    }
+    let command = ZoneCommand::Reload { zone: zone.to_string(), is_forced: !forced_zones.is_empty() };
+    Ok(Request::Zone(command))
+}
+
 fn check_long_help() -> String {
     let example: String = EXAMPLE.lines().map(|line| format!("{}\n", format!("  {line}").trim_end())).collect();
     format!(
@@ -826,28 +869,6 @@ Limits, with their defaults:
 fn parse_number(text: &str, max: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| format!("write an integer from 1 to {max}"))
-}
-
-/// The first configuration file in `search_paths`, for `command`.
-fn find_file(command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
-    if let Some(file) = search_paths.find() {
-        return Ok(ConfigSource::File(file));
-    }
-    let defaults: Vec<String> = search_paths.defaults().iter().map(|path| format!("  {}", path.display())).collect();
-    let site = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
-    let message = format!(
-        "there is nothing to {command}: no configuration file was found
-
-{CONFIG_VARIABLE} is not set, and these files do not exist:
-{}
-
-Specify what to {command}:
-{site}  sanderling {command} --zone NAME=FILE        a zone
-  sanderling {command} --config FILE           everything in a configuration file
-  sanderling demo                          the built-in domain",
-        defaults.join("\n")
-    );
-    Err(usage_error(command, ErrorKind::MissingRequiredArgument, &message))
 }
 
 /// An error of the command line as clap prints it, with the usage of `command`.

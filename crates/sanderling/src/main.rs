@@ -2,7 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config_listing;
 mod folder_zone;
+mod import_command;
+mod init;
+mod init_files;
 mod publication;
 mod renewal_command;
 mod state_files;
@@ -55,6 +59,9 @@ fn run() -> Exit {
             let of_folder = sanderling_supervisor::state_problem(config, state);
             of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
         }),
+        Command::Init(init) => exit_of("init", init.run()),
+        Command::Config(listing) => listing.run(),
+        Command::Doctor(options) => sanderling_doctor::run(&options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),
@@ -64,6 +71,7 @@ fn run() -> Exit {
             let ask = || client::ask(request.command.clone(), &request.socket, request.timeout);
             sanderling_top::run(options, || ask().map_err(|error| error.to_string()))
         }
+        Command::Import(import) => exit_of("import", import.run()),
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),
     }
 }

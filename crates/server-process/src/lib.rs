@@ -49,4 +49,5 @@ mod socket_sets;
 
 pub use check::{CheckOptions, check, check_zone};
 pub use demo::serve_demo;
+pub use options::descriptor_problem;
 pub use startup::serve;

@@ -107,6 +107,12 @@ pub(crate) fn statistics_options(config: &Config) -> Option<StatisticsOptions> {
     config.metrics.as_ref().map(|_| StatisticsOptions { sites_max, zones_max })
 }
 
+/// The parts of `config` that a limit of `limit` open files does not allow; `None` if it allows all.
+pub fn descriptor_problem(config: &Config, limit: u64) -> Option<String> {
+    let limit = DescriptorLimit(usize::try_from(limit).unwrap_or(usize::MAX));
+    fit_to_descriptor_limit(&mut options_of(&config.limits), limit, config.sites.len())
+}
+
 /// Lowers the numbers of connections and files to fit into the limit of descriptors together with the directories of
 /// sites; a message if that was needed.
 pub(crate) fn fit_to_descriptor_limit(

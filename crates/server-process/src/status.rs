@@ -101,6 +101,8 @@ struct Listed<'d, T> {
     item: &'d T,
     /// The state in which it is served.
     state: &'static str,
+    /// Why it is not served as the configuration says, if that is known, and the remedy.
+    reason: Option<String>,
     #[serde(skip)]
     is_good: bool,
     /// The line of the text.
@@ -109,8 +111,10 @@ struct Listed<'d, T> {
 }
 
 impl<'d, T> Listed<'d, T> {
-    fn new(item: &'d T, condition: impl Condition, text: String) -> Listed<'d, T> {
-        Listed { item, state: condition.name(), is_good: condition.is_good(), text }
+    fn new(item: &'d T, condition: impl Condition, reason: Option<&str>, text: String) -> Listed<'d, T> {
+        let is_good = condition.is_good();
+        let reason = reason.filter(|_| !is_good).map(str::to_owned);
+        Listed { item, state: condition.name(), reason, is_good, text }
     }
 }
 
@@ -204,21 +208,27 @@ impl<'d> ProcessStatus<'d> {
             sites: load_status
                 .sites
                 .iter()
-                .map(|site| Listed::new(site, service_state.site(site), site_text(site)))
+                .map(|site| Listed::new(site, service_state.site(site), site.problem.as_deref(), site_text(site)))
                 .collect(),
             zones: load_status
                 .zones
                 .iter()
-                .map(|zone| Listed::new(&**zone, service_state.zone(zone), zone_text(zone, service_state)))
+                .map(|zone| {
+                    let text = zone_text(zone, service_state);
+                    Listed::new(&**zone, service_state.zone(zone), service_state.zone_problem(zone), text)
+                })
                 .collect(),
             zone_folder: load_status.folder.as_ref(),
             certificates: certificates
                 .iter()
-                .map(|it| Listed::new(it, service_state.certificate(it), certificate_text(it, service_state)))
+                .map(|it| {
+                    let reason = certificate_problem(it, service_state);
+                    Listed::new(it, service_state.certificate(it), reason, certificate_text(it, service_state))
+                })
                 .collect(),
             tsig_keys: tsig_keys
                 .iter()
-                .map(|key| Listed::new(key, service_state.tsig_key(key), tsig_key_text(key)))
+                .map(|key| Listed::new(key, service_state.tsig_key(key), None, tsig_key_text(key)))
                 .collect(),
         }
     }
@@ -330,10 +340,15 @@ fn certificate_text(certificate: &CertificateState, service_state: &ServiceState
         (None, Some(_)) => "UNAVAILABLE".to_owned(),
         (None, None) => "not in service yet; see `sanderling certificates`".to_owned(),
     };
-    let problem = certificate.problem.as_deref().or(service_state.agent_problems().certificate(certificate.domain()));
+    let problem = certificate_problem(certificate, service_state);
     let problem = problem.map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
     format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.domain_text())
+}
+
+/// Why the certificate is not read, or not issued.
+fn certificate_problem<'s>(certificate: &'s CertificateState, service_state: &ServiceState<'s>) -> Option<&'s str> {
+    certificate.problem.as_deref().or(service_state.agent_problems().certificate(certificate.domain()))
 }
 
 fn tsig_key_text(key: &TsigKeyState) -> String {

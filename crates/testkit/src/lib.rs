@@ -24,7 +24,7 @@ pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
 pub use free_address::{free_address, free_address_at};
 pub use key_changes::{KeyChange, key_changes};
-pub use manual::check_manual_table;
+pub use manual::{check_manual_table, check_promised};
 pub use processes::{
     allow_descriptors, children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal,
     server_pids,

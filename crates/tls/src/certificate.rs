@@ -107,8 +107,7 @@ impl Certificate {
 
     /// The names, wildcards and addresses for which it is valid, in lower case.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let addresses = self.facts.addresses.iter().map(IpAddr::to_string);
-        self.facts.dns_names.iter().cloned().chain(addresses)
+        self.facts.names()
     }
 
     pub(crate) fn has_addresses(&self) -> bool {
@@ -118,20 +117,7 @@ impl Certificate {
     /// Whether the certificate is valid for `host`: a name in any letter case, with or without a dot at its end, one of
     /// its own wildcards, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
-        let name = host.strip_suffix(b".").unwrap_or(host);
-        let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
-        let parent = first_label_bytes.map(|bytes| &name[bytes..]);
-        let is_valid_for_name = self.facts.dns_names.iter().any(|valid| match valid.strip_prefix('*') {
-            Some(dot_and_name) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(dot_and_name.as_bytes())),
-            None => name.eq_ignore_ascii_case(valid.as_bytes()),
-        });
-        is_valid_for_name || (!self.facts.addresses.is_empty() && self.is_valid_for_address(host))
-    }
-
-    fn is_valid_for_address(&self, host: &[u8]) -> bool {
-        let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
-        let address: Option<IpAddr> = str::from_utf8(host).ok().and_then(|host| host.parse().ok());
-        address.is_some_and(|address| self.facts.addresses.contains(&address))
+        self.facts.is_valid_for_host(host)
     }
 
     /// Whether its time has begun and is not over.
@@ -172,30 +158,7 @@ impl Certificate {
     /// The reasons why clients may refuse the certificate at `now_unix_s` for `names`: host names, wildcards and
     /// addresses.
     pub fn problems<'n>(&self, now_unix_s: u64, names: impl IntoIterator<Item = &'n str>) -> Vec<CertificateProblem> {
-        let mut problems = Vec::new();
-        problems.extend(self.time_problem(now_unix_s));
-        problems.extend(chain_problem(&self.certified.cert));
-        problems.extend(weak_signature(&self.certified.cert));
-        if self.facts.is_for_clients_only {
-            problems.push(CertificateProblem::NotForServers);
-        }
-        if self.facts.must_staple {
-            problems.push(CertificateProblem::MustStaple);
-        }
-        let unusable_names = &self.facts.unusable_names;
-        let has_names = self.names().next().is_some();
-        if !has_names && unusable_names.is_empty() {
-            problems.push(CertificateProblem::NoAlternativeName { subject: self.facts.subject.clone() });
-            return problems;
-        }
-        let count = problems.len();
-        let missing = names.into_iter().filter(|name| !self.is_valid_for_host(name.as_bytes()));
-        problems.extend(missing.map(|name| CertificateProblem::MissingName(name.to_owned())));
-        if !unusable_names.is_empty() && (!has_names || problems.len() > count) {
-            // Mostly why a name is missing.
-            problems.insert(count, CertificateProblem::UnusableNames { names: unusable_names.join(", ") });
-        }
-        problems
+        problems(&self.certified.cert, &self.facts, now_unix_s, names)
     }
 
     /// The problem that browsers do not support the key.
@@ -213,6 +176,70 @@ impl Certificate {
     pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {
         &self.certified
     }
+}
+
+/// A chain that a server presents to clients. Its key is unknown.
+#[derive(Debug)]
+pub struct PresentedChain {
+    chain: Vec<CertificateDer<'static>>,
+    facts: Facts,
+}
+
+impl PresentedChain {
+    /// A chain as DER, the certificate of the server first.
+    ///
+    /// # Errors
+    /// It has no certificate, or the first one is damaged.
+    pub fn new(chain: Vec<Vec<u8>>) -> Result<PresentedChain, CertificateError> {
+        let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+        let leaf = chain.first().ok_or(CertificateError::NoCertificate(FileContent::Nothing))?;
+        let damaged = || CertificateError::InvalidCertificate { number: 1, reason: "a field is missing".into() };
+        let facts = Facts::of(leaf).ok_or_else(damaged)?;
+        Ok(PresentedChain { chain, facts })
+    }
+
+    /// As [`Certificate::problems`].
+    pub fn problems<'n>(&self, now_unix_s: u64, names: impl IntoIterator<Item = &'n str>) -> Vec<CertificateProblem> {
+        problems(&self.chain, &self.facts, now_unix_s, names)
+    }
+
+    /// The last second in which its first certificate is valid, since 1970.
+    pub fn not_after_unix_s(&self) -> u64 {
+        self.facts.not_after_unix_s
+    }
+}
+
+/// Why clients may refuse `chain`, whose first certificate has `facts`, as that of `names`.
+fn problems<'n>(
+    chain: &[CertificateDer<'_>],
+    facts: &Facts,
+    now_unix_s: u64,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Vec<CertificateProblem> {
+    let mut problems = Vec::new();
+    problems.extend(time_problem(facts.not_before_unix_s, facts.not_after_unix_s, now_unix_s));
+    problems.extend(chain_problem(chain));
+    problems.extend(weak_signature(chain));
+    if facts.is_for_clients_only {
+        problems.push(CertificateProblem::NotForServers);
+    }
+    if facts.must_staple {
+        problems.push(CertificateProblem::MustStaple);
+    }
+    let unusable_names = &facts.unusable_names;
+    let has_names = facts.names().next().is_some();
+    if !has_names && unusable_names.is_empty() {
+        problems.push(CertificateProblem::NoAlternativeName { subject: facts.subject.clone() });
+        return problems;
+    }
+    let count = problems.len();
+    let missing = names.into_iter().filter(|name| !facts.is_valid_for_host(name.as_bytes()));
+    problems.extend(missing.map(|name| CertificateProblem::MissingName(name.to_owned())));
+    if !unusable_names.is_empty() && (!has_names || problems.len() > count) {
+        // Mostly why a name is missing.
+        problems.insert(count, CertificateProblem::UnusableNames { names: unusable_names.join(", ") });
+    }
+    problems
 }
 
 /// The problem at `now_unix_s` of a certificate with this validity. "Soon" is the last third of its lifetime, or the
@@ -352,6 +379,29 @@ impl Facts {
             not_before_unix_s: validity.next()??,
             not_after_unix_s: validity.next()??,
         })
+    }
+
+    /// As [`Certificate::is_valid_for_host`].
+    fn is_valid_for_host(&self, host: &[u8]) -> bool {
+        let name = host.strip_suffix(b".").unwrap_or(host);
+        let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
+        let parent = first_label_bytes.map(|bytes| &name[bytes..]);
+        let is_valid_for_name = self.dns_names.iter().any(|valid| match valid.strip_prefix('*') {
+            Some(dot_and_name) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(dot_and_name.as_bytes())),
+            None => name.eq_ignore_ascii_case(valid.as_bytes()),
+        });
+        is_valid_for_name || (!self.addresses.is_empty() && self.is_valid_for_address(host))
+    }
+
+    fn is_valid_for_address(&self, host: &[u8]) -> bool {
+        let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+        let address: Option<IpAddr> = str::from_utf8(host).ok().and_then(|host| host.parse().ok());
+        address.is_some_and(|address| self.addresses.contains(&address))
+    }
+
+    /// The names, wildcards and addresses for which it is valid, in lower case.
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.dns_names.iter().cloned().chain(self.addresses.iter().map(IpAddr::to_string))
     }
 }
 

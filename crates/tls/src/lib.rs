@@ -62,7 +62,7 @@ mod alpn;
 mod provider;
 
 pub use alpn::Alpn;
-pub use certificate::{Certificate, time_problem};
+pub use certificate::{Certificate, PresentedChain, time_problem};
 pub use certificate_error::{CertificateError, CertificateProblem, FileContent, PemFile};
 pub use certificate_store::CertificateStore;
 pub use remote_key::{KEY_ID_BYTES, KeyId, PrivateKey, RemoteSigner, SignError};

@@ -193,7 +193,10 @@ fn table_in_a_domain_is_an_unknown_key() {
     };
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nproperties = { \"Cache-Control\" = \"max-age=60\" }",
-        &[&unknown("2:1", "root", "a.example"), &unknown("3:1", "properties", "a.example")],
+        &[
+            "2:1: unknown key `root` in [domain.\"a.example\"]; its name here is `site`",
+            &unknown("3:1", "properties", "a.example"),
+        ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.properties]\na = 1",
@@ -423,6 +426,22 @@ fn duplicate_host_or_zone_is_an_error() {
         &[
             "1:9: a.*.example cannot have a site: no URL contains such a name; give it only a zone; for all names below a \
              name, write *.NAME",
+        ],
+    );
+}
+
+#[test]
+fn variables_of_the_environment_are_replaced_in_strings() {
+    // Cargo sets the variable for tests.
+    let text = "[log]\naccess = \"${CARGO_PKG_NAME}/a.log\"\nformat = \"${status} $host\"\n\
+                [domain.\"a.example\"]\nsite = \"public\"\naliases = [\"${CARGO_PKG_NAME}.example\"]";
+    let read = config(text);
+    assert_eq!(names(&read.sites[0].hosts), ["a.example", "sanderling-config.example"]);
+    check(
+        "[domain.\"a.example\"]\nsite = \"public\"\nzone = \"${NO_SUCH_VARIABLE_OF_TESTS}/z\"",
+        &[
+            "3:8: the environment variable `NO_SUCH_VARIABLE_OF_TESTS` is not set; set it for the server, for example with \
+           Environment= in its unit file, and for this command; or write `$${…}` for the text itself",
         ],
     );
 }

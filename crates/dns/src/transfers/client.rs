@@ -21,6 +21,8 @@ const OPCODE_NOTIFY: u8 = 4;
 /// Maximum bytes of a requested UDP reply, except for queries about whole zones: such a reply is not fragmented
 /// (<https://www.dnsflagday.net/2020/>).
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
+/// The first byte of the flags of a query for signatures (RFC 3225 §3).
+const DNSSEC_OK: u8 = 0x80;
 /// CNAME records that are followed in one reply.
 const CNAME_CHAIN_MAX: usize = 16;
 /// The position of the opcode in the flags.
@@ -49,6 +51,8 @@ pub enum QueryKind {
     Notify,
     /// The records of this type at a name, from a server of their zone.
     Records(Rtype),
+    /// The same with their signatures (RFC 4035 §3.2.1).
+    SignedRecords(Rtype),
     /// The records of this type at a name, from a resolver.
     Resolve(Rtype),
 }
@@ -57,7 +61,7 @@ impl QueryKind {
     fn opcode(self) -> u8 {
         match self {
             QueryKind::Soa | QueryKind::Axfr | QueryKind::Ixfr(_) => OPCODE_QUERY,
-            QueryKind::Records(_) | QueryKind::Resolve(_) => OPCODE_QUERY,
+            QueryKind::Records(_) | QueryKind::SignedRecords(_) | QueryKind::Resolve(_) => OPCODE_QUERY,
             QueryKind::Notify => OPCODE_NOTIFY,
         }
     }
@@ -66,7 +70,7 @@ impl QueryKind {
         match self {
             QueryKind::Soa | QueryKind::Notify => Rtype::SOA,
             QueryKind::Axfr => Rtype::AXFR,
-            QueryKind::Records(rtype) | QueryKind::Resolve(rtype) => rtype,
+            QueryKind::Records(rtype) | QueryKind::SignedRecords(rtype) | QueryKind::Resolve(rtype) => rtype,
             QueryKind::Ixfr(_) => Rtype::IXFR,
         }
     }
@@ -137,7 +141,8 @@ pub fn query(
     message.extend_from_slice(&id.to_be_bytes());
     // RFC 1996 §3.7: the AA of a NOTIFY is set.
     let authoritative = if kind == QueryKind::Notify { AUTHORITATIVE } else { 0 };
-    let has_edns = matches!(kind, QueryKind::Records(_) | QueryKind::Resolve(_));
+    let wants_signatures = matches!(kind, QueryKind::SignedRecords(_));
+    let has_edns = wants_signatures || matches!(kind, QueryKind::Records(_) | QueryKind::Resolve(_));
     let recursion_desired = if matches!(kind, QueryKind::Resolve(_)) { RECURSION_DESIRED } else { 0 };
     let counts = [0, 1, 0, 0, 0, 0, 0, u8::from(has_edns)];
     message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative | recursion_desired, 0]);
@@ -149,7 +154,7 @@ pub fn query(
         message.push(0);
         message.extend_from_slice(&Rtype::OPT.0.to_be_bytes());
         message.extend_from_slice(&EDNS_PAYLOAD_BYTES.to_be_bytes());
-        message.extend_from_slice(&[0; 6]);
+        message.extend_from_slice(&[0, 0, if wants_signatures { DNSSEC_OK } else { 0 }, 0, 0, 0]);
     }
     if let QueryKind::Ixfr(serial) = kind {
         message[9] = 1;
@@ -200,8 +205,8 @@ impl ReplyReader {
             return Err(ReplyError::Unrelated);
         }
         let at = self.read_question(header, message)?;
-        let reply =
-            Reply { message, start: at, answer_count: header.record_count(1), authority_count: header.record_count(2) };
+        let [answer_count, authority_count, additional_count] = [1, 2, 3].map(|section| header.record_count(section));
+        let reply = Reply { message, start: at, answer_count, authority_count, additional_count };
         self.check_signature(header, message, &reply, now_unix_s)?;
         match message[3] & 0x0f {
             0 => {}
@@ -272,6 +277,16 @@ pub struct Reply<'m> {
     start: usize,
     answer_count: u16,
     authority_count: u16,
+    additional_count: u16,
+}
+
+/// The name servers of a zone as its parent zone has them.
+#[derive(Clone, Debug, Default)]
+pub struct Referral {
+    /// Their names, in lower case.
+    pub servers: Vec<NameBuf>,
+    /// The addresses of some of them, for which there are no others: RDATA of A and AAAA records.
+    pub glue: Vec<(NameBuf, Vec<u8>)>,
 }
 
 impl<'m> Reply<'m> {
@@ -365,6 +380,36 @@ impl<'m> Reply<'m> {
             }
         }
         Ok(false)
+    }
+
+    /// The name servers to which the server of a parent zone refers for the zone at `apex` (RFC 1034 §4.3.2); `None` if
+    /// it does not refer to any.
+    ///
+    /// # Errors
+    /// A record is malformed.
+    pub fn referral(&self, apex: Name<'_>) -> Result<Option<Referral>, ReplyError> {
+        if self.is_authoritative() || self.answer_count > 0 {
+            return Ok(None);
+        }
+        let mut referral = Referral::default();
+        for record in self.records_from(self.start, self.authority_count.saturating_add(self.additional_count)) {
+            let record = record?;
+            let owner = record.owner.as_name();
+            let mut rdata = Vec::new();
+            match record.rtype() {
+                Rtype::NS if owner.eq_ignore_case(apex) => {
+                    put_rdata(self.message, &record, &mut rdata)?;
+                    let server = Name::parse(&rdata).map_err(|_| ReplyError::Malformed("a NS record is malformed"))?;
+                    referral.servers.push(server.to_lowercase());
+                }
+                Rtype::A | Rtype::AAAA => {
+                    put_rdata(self.message, &record, &mut rdata)?;
+                    referral.glue.push((owner.to_lowercase(), rdata));
+                }
+                _ => {}
+            }
+        }
+        Ok((!referral.servers.is_empty()).then_some(referral))
     }
 
     /// The SOA of the zone at `apex` that the reply has.

@@ -56,3 +56,49 @@ fn reply_says_how_long_it_may_be_kept() {
     assert_eq!(ttl_s(b"\x01t\x07example\0", Rtype::A), Ok(Some(1)));
     assert_eq!(ttl_s(b"\x03sub\x07example\0", Rtype::A), Ok(None));
 }
+
+#[test]
+fn referral_has_the_servers_and_their_glue() {
+    let referral = |name: &[u8]| {
+        let name = Name::parse(name).expect("a name");
+        let (message, mut reader) = query(QueryKind::Records(Rtype::NS), name, 7, None, 0);
+        let received = send(&zone_map(ZONE), &message, DnsTransport::Udp { reply_bytes_max: 1232 }).expect("a reply");
+        reader.read(&received, 0).and_then(|reply| reply.referral(name)).expect("a correct reply")
+    };
+    let found = referral(b"\x03Sub\x07example\0").expect("a referral");
+    let servers: Vec<String> = found.servers.iter().map(ToString::to_string).collect();
+    let glue: Vec<_> = found.glue.iter().map(|(host, address)| (host.to_string(), address.clone())).collect();
+    assert_eq!(servers, ["ns.sub.example."]);
+    assert_eq!(glue, [("ns.sub.example.".to_owned(), vec![192, 0, 2, 3])]);
+    // The zone itself, a name without a delegation, and one below it.
+    for name in [APEX, b"\x01t\x07example\0", b"\x01x\x03sub\x07example\0"] {
+        assert!(referral(name).is_none(), "{name:?}");
+    }
+}
+
+#[test]
+fn query_for_signatures_says_so() {
+    let name = Name::parse(APEX).expect("a name");
+    let flags = |kind| query(kind, name, 7, None, 0).0.iter().rev().nth(3).copied();
+    assert_eq!(flags(QueryKind::SignedRecords(Rtype::SOA)), Some(0x80));
+    assert_eq!(flags(QueryKind::Records(Rtype::SOA)), Some(0));
+}
+
+/// A reply may come from anyone: with any byte changed it is read, or refused, and nothing panics.
+#[test]
+fn damaged_referrals_are_read_or_refused() {
+    let name = Name::parse(b"\x03sub\x07example\0").expect("a name");
+    let (message, reader) = query(QueryKind::Records(Rtype::NS), name, 7, None, 0);
+    let received = send(&zone_map(ZONE), &message, DnsTransport::Udp { reply_bytes_max: 1232 }).expect("a reply");
+    let mut refused_count = 0;
+    for at in 0..received.len() {
+        for value in 0..=u8::MAX {
+            let mut damaged = received.clone();
+            damaged[at] = value;
+            let referral = reader.clone().read(&damaged, 0).and_then(|reply| reply.referral(name));
+            refused_count += usize::from(referral.is_err());
+        }
+        assert!(reader.clone().read(&received[..at], 0).is_err(), "cut after {at} bytes");
+    }
+    assert!(refused_count > 0, "no damage was noticed");
+}

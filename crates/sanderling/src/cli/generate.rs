@@ -83,7 +83,11 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 19] = [
+    const COMMANDS: [&str; 23] = [
+        "config",
+        "doctor",
+        "import",
+        "init",
         "publish",
         "rollback",
         "demo",

@@ -22,9 +22,8 @@ impl StateArgs {
         let state = match (self.state, self.config) {
             (Some(folder), _) => StateLocation::Folder(folder),
             (None, Some(file)) => StateLocation::Configuration(ConfigSource::File(file)),
-            (None, None) => {
-                super::find_file("backup", search_paths).map_or(StateLocation::Default, StateLocation::Configuration)
-            }
+            (None, None) => super::search::find_file("backup", search_paths)
+                .map_or(StateLocation::Default, StateLocation::Configuration),
         };
         StateCommand { state, action }
     }

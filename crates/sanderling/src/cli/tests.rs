@@ -324,3 +324,25 @@ fn help_of_check_has_all_keys_and_limits() {
         assert!(page.contains(&format!("  {line}\n")), "{line}");
     }
 }
+
+/// `command`, and what it takes, each on a line: `zone add <NAME>`, `status --json`.
+fn lines_of(command: &clap::Command, prefix: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+        lines.push(match argument.get_long() {
+            Some(long) => format!("{prefix} --{long}"),
+            None => format!("{prefix} <{}>", argument.get_id()),
+        });
+    }
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+        let name = format!("{prefix} {}", child.get_name());
+        lines.push(name.clone());
+        lines.extend(lines_of(child, &name));
+    }
+    lines
+}
+
+#[test]
+fn commands_of_the_stability_page_exist() {
+    sanderling_testkit::check_promised("commands", lines_of(&Cli::command(), "sanderling"));
+}

@@ -20,6 +20,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("dist/index.html", b"index\n"),
     ("blog/index.html", b"index\n"),
     ("users/index.html", b"index\n"),
+    ("others/index.html", b"index\n"),
     ("releases/current/index.html", b"index\n"),
     ("example.com.zone", ZONE),
     ("example.org.zone", ZONE),

@@ -214,6 +214,15 @@ mod tests {
         sanderling_testkit::check_manual_table(MANUAL, BEGIN, END, &format!("\n{}\n", markdown()));
     }
 
+    #[test]
+    fn samples_of_the_stability_page_exist() {
+        let samples = FAMILIES.iter().flat_map(|family| {
+            let labels = family.labels.join(", ");
+            family.samples().into_iter().map(move |sample| format!("{sample}: {} ({labels})", family.kind.name()))
+        });
+        sanderling_testkit::check_promised("metrics", samples);
+    }
+
     /// The names of metrics in `text`.
     fn used_in(text: &str) -> Vec<&str> {
         let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');

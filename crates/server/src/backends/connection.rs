@@ -29,7 +29,7 @@ pub(crate) struct BackendConnection {
     /// The backend and its server, as its owner numbers them.
     pub(super) server: (usize, usize),
     state: State,
-    /// What the server speaks.
+    /// The protocol of the server.
     protocol: Protocol,
     /// Received bytes of a head that has not arrived whole; those of records without their framing.
     unprocessed: Vec<u8>,
@@ -73,7 +73,7 @@ enum ContentEnd {
     Close,
 }
 
-/// What became of an attempt to go on.
+/// The result of sending and receiving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// It waits for the backend, or for the client's side.

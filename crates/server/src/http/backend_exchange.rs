@@ -421,7 +421,7 @@ fn pass_back<'s, F: Framing<'s>>(
     finish(response.status(), persistence, content, asked, progress, framing, context)
 }
 
-/// Writes a response of our own.
+/// Writes a response that is not from a backend.
 fn respond_with<'s, F: Framing<'s>>(
     response: &OwnResponse<'_>,
     asked: &Asked<'_>,

@@ -599,7 +599,7 @@ fn page_status(status: PageStatus) -> Status {
 /// Whether the client has got no certificate for the host of `request` (RFC 9110 §7.4, RFC 9113 §9.1.1). A client that
 /// asks for an address has got the default certificate, which it cannot verify or which the operator has given to it.
 fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snapshot) -> bool {
-    let Some(host) = request.host.filter(|_| !snapshot.sites.answers_every_host()) else { return false };
+    let Some(host) = request.host.filter(|host| !snapshot.sites.is_any_host(host.name)) else { return false };
     let is_default = || is_address(host.name) && transport.has_default_certificate();
     !(transport.has_certificate_for(host.name) || is_default())
 }

@@ -54,7 +54,7 @@ impl BackendContent {
         BackendContent { call, is_chunked, taken: Vec::new(), sent: 0, end: End::More, line: None }
     }
 
-    /// What the backend sends through a tunnel, after the `head` of its response.
+    /// The content of a tunnel, after the `head` of the response.
     pub(crate) fn of_tunnel(call: CallHandle, head: Vec<u8>) -> BackendContent {
         BackendContent { taken: head, ..BackendContent::new(call, false) }
     }

@@ -544,7 +544,7 @@ impl<'s> Connection<'s> {
                     if matches!(sent, None | Some(Next::Wait)) {
                         self.state = State::Waiting;
                         match self.protocol_state.has_call() {
-                            // A backend has a deadline of its own.
+                            // A backend has its own deadline.
                             true => self.timer.deadline_ms = Milliseconds::MAX,
                             // An event has the same time as a client that receives nothing.
                             false => self.set_send_deadline(context),

@@ -168,7 +168,7 @@ impl<'s> Http2<'s> {
             + of_calls.sum::<usize>()
     }
 
-    /// Whether a response waits for something other than a backend, which has a deadline of its own.
+    /// Whether a response waits for something other than a backend, which has its own deadline.
     pub(crate) fn has_deadline(&self) -> bool {
         let is_of_backend = |source: &BodySource<'_>| matches!(source, BodySource::Backend(_));
         self.session.waits_for_client(is_of_backend)

@@ -199,7 +199,7 @@ pub enum DefaultSite {
     None,
     /// This site, for IP addresses and `localhost` only, so that no foreign name is answered for by accident.
     Addresses(usize),
-    /// This site, for every host.
+    /// This site, for all hosts of no other site.
     EveryHost(usize),
 }
 
@@ -242,20 +242,18 @@ impl Sites {
         &self.sites
     }
 
-    /// Whether one site is served for every host.
-    pub(crate) fn answers_every_host(&self) -> bool {
-        matches!(self.default_site, DefaultSite::EveryHost(_))
+    /// Whether a host of no site gets the site for every host.
+    pub(crate) fn is_any_host(&self, host: &[u8]) -> bool {
+        matches!(self.default_site, DefaultSite::EveryHost(_)) && self.find_named(host).is_none()
     }
 
     /// The index of the site for `host`, which only an HTTP/1.0 request lacks.
     fn find(&self, host: Option<&[u8]>) -> Option<usize> {
-        if let DefaultSite::EveryHost(index) = self.default_site {
-            return Some(index);
-        }
         let named = host.and_then(|host| self.find_named(host));
         named.or(match self.default_site {
+            DefaultSite::EveryHost(index) => Some(index),
             DefaultSite::Addresses(index) if host.is_none_or(is_address) => Some(index),
-            _ => None,
+            DefaultSite::Addresses(_) | DefaultSite::None => None,
         })
     }
 
@@ -412,6 +410,11 @@ mod tests {
     #[test]
     fn the_default_site_answers_every_host_or_none() {
         check(&sites(DefaultSite::EveryHost(0)), "evil.example", Some(7));
+        check(&sites(DefaultSite::EveryHost(0)), "127.0.0.1", Some(7));
+        check(&sites(DefaultSite::EveryHost(0)), "example.org", Some(8));
+        let is_any = |default: DefaultSite, host: &str| sites(default).is_any_host(host.as_bytes());
+        assert!(is_any(DefaultSite::EveryHost(0), "evil.example") && !is_any(DefaultSite::EveryHost(0), "example.org"));
+        assert!(!is_any(DefaultSite::Addresses(0), "evil.example"));
         check(&sites(DefaultSite::None), "127.0.0.1", None);
     }
 }

@@ -32,7 +32,7 @@ enum Hash {
 }
 
 /// A skipped line: its number from 1, the problem and the remedy.
-pub type UsersProblem = (u32, String, &'static str);
+pub type UsersProblem = (u32, String, String);
 
 const REMEDY: &str = "write NAME:HASH with a hash of bcrypt (htpasswd -B) or Argon2 (argon2 -e)";
 
@@ -56,6 +56,14 @@ impl Users {
                 }
                 parsed => parsed.map_err(|message| (message, REMEDY)),
             };
+            let parsed = parsed.map_err(|(message, remedy)| match fast_hash(line) {
+                Some((name, kind)) => {
+                    let message = format!("the hash of {name} is {kind}, of which billions are guessed each second");
+                    let file = file.display();
+                    (message, format!("run htpasswd -B {file} {name}, which asks for the password, for one of bcrypt"))
+                }
+                None => (message, remedy.to_owned()),
+            });
             match parsed {
                 Ok((name, hash)) => {
                     decoy.get_or_insert_with(|| hash.clone());
@@ -85,6 +93,24 @@ impl Users {
         };
         is_right && found.is_some()
     }
+}
+
+/// The user of a line whose hash is of a kind that other servers accept, and the name of the kind.
+fn fast_hash(line: &[u8]) -> Option<(&str, &'static str)> {
+    const KINDS: [(&str, &str); 7] = [
+        ("$apr1$", "MD5 of Apache"),
+        ("$1$", "MD5"),
+        ("{SHA}", "SHA-1"),
+        ("{SSHA}", "salted SHA-1"),
+        ("{PLAIN}", "the password itself"),
+        ("$5$", "SHA-256"),
+        ("$6$", "SHA-512"),
+    ];
+    let (name, hash) = str::from_utf8(line).ok()?.split_once(':')?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    let is_name = !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain);
+    let kind = KINDS.iter().find(|(start, _)| hash.starts_with(start)).filter(|_| is_name)?;
+    Some((name, kind.1))
 }
 
 fn parse_line(line: &[u8]) -> Result<(&[u8], Hash), String> {
@@ -148,7 +174,6 @@ mod tests {
             ("ann".to_owned(), "no colon"),
             (format!(":{BCRYPT}"), "empty"),
             ("ann:secret".to_owned(), "unknown"),
-            ("ann:$1$a$b".to_owned(), "unknown"),
             ("ann:$2y$04$short".to_owned(), "malformed"),
             ("ann:$2y$xx$short".to_owned(), "malformed"),
             (format!("ann:{}", BCRYPT.replace("$04$", "$16$")), "above 15"),
@@ -162,5 +187,18 @@ mod tests {
             let is_twice = part == "twice";
             assert_eq!(problems[0].2 == REMEDY, !is_twice, "{line}: {problems:?}");
         }
+    }
+
+    #[test]
+    fn hash_of_another_server_is_refused_with_the_command_that_replaces_it() {
+        for (hash, kind) in [("$apr1$a$b", "MD5 of Apache"), ("{SHA}abc=", "SHA-1"), ("$6$a$b", "SHA-512")] {
+            let (users, problems) = Users::parse(Path::new("/etc/users"), format!("ann:{hash}\n").as_bytes());
+            let message = format!("the hash of ann is {kind}, of which billions are guessed each second");
+            let remedy = "run htpasswd -B /etc/users ann, which asks for the password, for one of bcrypt".to_owned();
+            assert_eq!((users.count(), problems), (0, vec![(1, message, remedy)]));
+        }
+        // A name that is no word would make another command.
+        let (_, problems) = Users::parse(Path::new("users"), b"a;b:$apr1$a$b\n");
+        assert_eq!(problems[0].2, REMEDY);
     }
 }

@@ -4,7 +4,9 @@
 //! that only they see.
 
 use super::{BOTH, Setup};
-use sanderling_testkit::{TestDirectory, TestServer, free_address, run_program, wait_until};
+use sanderling_testkit::{
+    DEADLINE, TestDirectory, TestServer, free_address, run_program, run_to_end, sanderling, wait_until,
+};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -103,4 +105,29 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     clock.set_ahead(0);
     wait_until("the certificate is renewed", || setup.renew().code() == Some(0));
     assert_eq!(setup.agent().as_ref(), Some(&agent), "{}", server.errors());
+}
+
+#[test]
+fn doctor_compares_the_clock_with_that_of_the_authority() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let clock = Clock::new(&setup.directory);
+    setup.start_pebble();
+    let finding = |ahead_s: i64| {
+        clock.set_ahead(ahead_s);
+        let mut command = sanderling();
+        command.env("LD_PRELOAD", setup.directory.argument("clock.so"));
+        command.args(["doctor", "--json", "--config", &setup.directory.argument("sanderling.toml")]);
+        let ended = run_to_end(command, DEADLINE);
+        let report: serde_json::Value = serde_json::from_slice(&ended.output).expect("JSON");
+        let findings = report["findings"].as_array().expect("a list").iter();
+        let of_clock = findings.clone().find(|finding| finding["check"] == "clock").expect("a finding");
+        ["verdict", "text", "remedy"].map(|key| of_clock[key].as_str().unwrap_or_default().to_owned()).join(": ")
+    };
+    let right = finding(0);
+    assert!(right.starts_with("good: it agrees with https://127.0.0.1:"), "{right}");
+    for (ahead_s, expected) in [(3_600, " s ahead of that of"), (-3_600, " s behind that of")] {
+        let wrong = finding(ahead_s);
+        assert!(wrong.starts_with("wrong: the clock is 3") && wrong.contains(expected), "{wrong}");
+        assert!(wrong.ends_with("timedatectl set-ntp true`"), "{wrong}");
+    }
 }

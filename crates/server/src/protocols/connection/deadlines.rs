@@ -56,7 +56,7 @@ impl<'s> Connection<'s> {
         self.timer.deadline_ms = match sent {
             Sent::WaitsForRead | Sent::WaitsForBackend => {
                 self.rate_window = RateWindow::None;
-                // A backend has a deadline of its own.
+                // A backend has its own deadline.
                 if sent == Sent::WaitsForBackend { Milliseconds::MAX } else { deadline_ms }
             }
             _ => self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms),

@@ -1,0 +1,139 @@
+//! A host of a site as other machines see it: its addresses, and the connections that they accept.
+
+use super::presented_chain::{ChainReader, Presented};
+use crate::name_servers::{Answer, NameServers};
+use crate::resolvers::{Records, Resolvers};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::{Config, DomainName, Service};
+use sanderling_dns::Rtype;
+use sanderling_zone_files::wire_name;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Time for a connection, and for its handshake.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A host.
+#[derive(Debug)]
+pub struct HostView {
+    /// Its name.
+    pub host: DomainName,
+    /// Its addresses, or why they are not known.
+    pub addresses: Result<Vec<IpAddr>, String>,
+    /// The connections to them.
+    pub connections: Vec<ConnectionView>,
+}
+
+/// A connection to an address of a host.
+#[derive(Debug)]
+pub struct ConnectionView {
+    /// HTTP or HTTPS.
+    pub service: Service,
+    /// The address.
+    pub address: SocketAddr,
+    /// The result.
+    pub connection: Connection,
+}
+
+/// The result of a connection.
+#[derive(Debug)]
+pub enum Connection {
+    /// It was accepted, without TLS.
+    Accepted,
+    /// It was accepted, and the server has presented its certificate.
+    Encrypted(Presented),
+    /// It was accepted, and there is no TLS: why.
+    NotEncrypted(String),
+    /// It was not accepted: why.
+    Failed(String),
+    /// No way leads from this machine to the address.
+    NoRoute,
+}
+
+/// The means to look at hosts.
+pub(super) struct HostLook {
+    name_servers: NameServers,
+    resolvers: Resolvers,
+    reader: ChainReader,
+    config: Rc<Config>,
+}
+
+impl HostLook {
+    pub(super) fn new(config: Rc<Config>) -> HostLook {
+        let authorities = config.acme.iter().flat_map(|acme| &acme.authorities);
+        let roots: Vec<_> = authorities.filter_map(|authority| authority.root.as_deref()).collect();
+        HostLook {
+            name_servers: NameServers::new(Rc::clone(&config)),
+            resolvers: Resolvers::new(&config),
+            reader: ChainReader::new(&roots),
+            config,
+        }
+    }
+
+    pub(super) async fn at(&self, host: DomainName) -> HostView {
+        let addresses = self.addresses(&host).await;
+        let mut connections = Vec::new();
+        for address in addresses.iter().flatten() {
+            for service in [Service::Http, Service::Https] {
+                let Some(port) = self.config.listen(service).iter().map(SocketAddr::port).find(|port| *port != 0)
+                else {
+                    continue;
+                };
+                let address = SocketAddr::new(*address, port);
+                let connection = self.connect(address, service, &host).await;
+                connections.push(ConnectionView { service, address, connection });
+            }
+        }
+        HostView { host, addresses, connections }
+    }
+
+    /// The addresses that clients find: those in a zone of this server, else those that a resolver finds.
+    async fn addresses(&self, host: &DomainName) -> Result<Vec<IpAddr>, String> {
+        let name = wire_name(host);
+        let mut addresses = Vec::new();
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            let own = match self.zone_of(host) {
+                Some(apex) => self.name_servers.ask_self(name.as_name(), rtype, wire_name(apex).as_name()).await,
+                None => Ok(Answer::Alias),
+            };
+            let records = match own? {
+                Answer::Records(rdatas) => Records { rdatas, ttl_s: None },
+                Answer::Alias | Answer::Referral => self.resolvers.resolve(name.as_name(), rtype).await?,
+            };
+            addresses.extend(records.addresses());
+        }
+        Ok(addresses)
+    }
+
+    /// The nearest zone of this server with the name.
+    fn zone_of(&self, host: &DomainName) -> Option<&DomainName> {
+        let name = wire_name(host);
+        let of_files = self.config.zones.iter().map(|zone| &zone.apex);
+        let apexes = of_files.chain(self.config.secondary_zones.iter().map(|zone| &zone.apex));
+        let above = apexes.filter(|apex| name.as_name().is_at_or_below(wire_name(apex).as_name()));
+        above.max_by_key(|apex| apex.as_str().len())
+    }
+
+    async fn connect(&self, address: SocketAddr, service: Service, host: &DomainName) -> Connection {
+        let stream = match timeout(CONNECTION_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable => return Connection::NoRoute,
+            Ok(Err(error)) => return Connection::Failed(error_text(&error)),
+            Err(_) => {
+                return Connection::Failed(format!("it does not answer within {} s", CONNECTION_TIMEOUT.as_secs()));
+            }
+        };
+        if !service.is_encrypted() {
+            return Connection::Accepted;
+        }
+        match timeout(CONNECTION_TIMEOUT, self.reader.read(stream, host.as_str())).await {
+            Ok(Ok(presented)) => Connection::Encrypted(presented),
+            Ok(Err(problem)) => Connection::NotEncrypted(problem),
+            Err(_) => Connection::NotEncrypted("the handshake takes too long".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A zone as other machines see it: its delegation, its DS records, and the answers of its name servers.
+
+use crate::caa::{self, Issuance};
+use crate::dns_exchange::{ExchangeError, IDLE_TIMEOUT, RCODE_NXDOMAIN, REPLY_TIMEOUT, can_connect, exchange};
+use crate::name_servers::{Answer, NameServer, NameServers};
+use crate::parent_servers::ParentServers;
+use crate::resolvers::address_of;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
+use sanderling_dns::client::{QueryKind, Referral, Reply, ReplyError};
+use sanderling_dns::rdata::{self, PresentationFormat};
+use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dnssec::Ds;
+use sanderling_zone_files::wire_name;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use tokio::task::JoinSet;
+
+/// Servers of the parent zone that are asked in turn.
+const PARENT_SERVERS_MAX: usize = 8;
+/// Queries to a server that does not answer: a datagram may be lost.
+const ATTEMPTS: usize = 2;
+/// Where the expiration is in a RRSIG record (RFC 4034 §3.1).
+const EXPIRATION_START: usize = 8;
+/// The algorithm of a CDS record that asks to remove all DS records (RFC 8078 §4).
+const ALGORITHM_DELETE: u8 = 0;
+
+/// A zone.
+#[derive(Debug)]
+pub struct ZoneView {
+    /// Its name.
+    pub apex: DomainName,
+    /// The answers of this server, or why there are none.
+    pub own: Result<OwnAnswers, String>,
+    /// The delegation in the parent zone, or why it is not known.
+    pub delegation: Result<Delegation, String>,
+    /// The DS records of the parent zone, or why they are not known.
+    pub parent_ds: Result<Vec<DsView>, String>,
+    /// The name servers, each at each of its addresses.
+    pub servers: Vec<ServerView>,
+    /// Name servers without a known address, and why.
+    pub without_address: Vec<String>,
+    /// The authorities that CAA records forbid.
+    pub forbidden: Vec<CaaView>,
+}
+
+/// The answers of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnAnswers {
+    /// The version.
+    pub serial: u32,
+    /// The name servers of its NS records, in lower case, without a dot at the end.
+    pub servers: Vec<String>,
+    /// The addresses of those that are in the zone.
+    pub addresses: Vec<(String, IpAddr)>,
+    /// Whether it has DNSKEY records.
+    pub has_keys: bool,
+    /// The DS records that the parent zone should have (CDS, RFC 7344), as text for the registrar. None while the keys
+    /// are not ready.
+    pub wanted_ds: Vec<String>,
+}
+
+/// The delegation of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delegation {
+    /// The parent zone does not have the zone.
+    None,
+    /// The servers of the parent zone serve this zone too, so that they do not refer.
+    Hidden,
+    /// As in the zone.
+    Servers {
+        /// The name servers, as [`OwnAnswers::servers`].
+        servers: Vec<String>,
+        /// Their addresses.
+        glue: Vec<(String, IpAddr)>,
+    },
+}
+
+/// A DS record of the parent zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DsView {
+    /// `12345 13 2 ABCD…`.
+    pub text: String,
+    /// Whether it belongs to a DNSKEY record of this server.
+    pub has_key: bool,
+}
+
+/// A name server at one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerView {
+    /// Its name.
+    pub host: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its answer over UDP.
+    pub answer: ServerAnswer,
+    /// Why it accepts no connection over TCP.
+    pub tcp_problem: Option<String>,
+}
+
+/// The answer of a name server to a query for the SOA record of the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAnswer {
+    /// The version, and when the signature that expires first expires, in seconds since 1970; `None` without one.
+    Soa {
+        /// The version.
+        serial: u32,
+        /// When.
+        expires_unix_s: Option<u32>,
+    },
+    /// None, or the network reports an error.
+    Silent(String),
+    /// No way leads from this machine to the address.
+    NoRoute,
+    /// It does not serve the zone.
+    Lame(String),
+}
+
+/// An authority that may not issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaaView {
+    /// The authority.
+    pub authority: String,
+    /// Why.
+    pub problem: String,
+    /// The remedy.
+    pub remedy: &'static str,
+}
+
+/// The means to look at zones.
+pub(super) struct ZoneLook {
+    pub(super) name_servers: NameServers,
+    pub(super) parent_servers: ParentServers,
+    /// The servers of the parent zone, if they were given.
+    pub(super) parents: Vec<SocketAddr>,
+    pub(super) config: Rc<Config>,
+}
+
+impl ZoneLook {
+    pub(super) async fn at(&self, apex: DomainName) -> ZoneView {
+        let name = wire_name(&apex);
+        let keys = self.own_records(name.as_name(), Rtype::DNSKEY).await.unwrap_or_default();
+        let mut without_address = Vec::new();
+        let servers = self.name_servers.all_of(&apex, &mut without_address).await.unwrap_or_default();
+        let mut tasks = JoinSet::new();
+        for (index, server) in servers.into_iter().enumerate() {
+            tasks.spawn_local(async move { (index, look_at_server(server, name).await) });
+        }
+        let servers = super::in_order(tasks).await;
+        let parents = self.parents_of(&apex).await;
+        let (delegation, parent_ds) = match parents {
+            Ok(parents) => {
+                let delegation = delegation(&parents, name.as_name()).await;
+                let ds = self.parent_servers.first_answer(&name, &parents).await;
+                let view = |ds: &Ds| DsView {
+                    text: ds_text(&ds.rdata()),
+                    has_key: keys.iter().any(|key| ds.is_of(key, name.as_name())),
+                };
+                (delegation, ds.map(|records| records.iter().map(view).collect()))
+            }
+            Err(problem) => (Err(problem.clone()), Err(problem)),
+        };
+        let own = self.own_answers(name.as_name(), !keys.is_empty()).await;
+        let forbidden = self.forbidden(&apex).await;
+        ZoneView { own, delegation, parent_ds, servers, without_address, forbidden, apex }
+    }
+
+    /// The servers of the parent zone.
+    async fn parents_of(&self, apex: &DomainName) -> Result<Vec<SocketAddr>, String> {
+        let configured = self.config.signed_zone(apex).map_or(&[][..], |zone| &zone.signing.parent_servers);
+        match (self.parents.as_slice(), configured) {
+            ([], []) => self.parent_servers.find(wire_name(apex).as_name()).await,
+            ([], configured) => Ok(configured.to_vec()),
+            (given, _) => Ok(given.to_vec()),
+        }
+    }
+
+    async fn own_records(&self, name: Name<'_>, rtype: Rtype) -> Result<Vec<Vec<u8>>, String> {
+        self.name_servers.ask_self(name, rtype, name).await.map(Answer::into_records)
+    }
+
+    async fn own_answers(&self, apex: Name<'_>, has_keys: bool) -> Result<OwnAnswers, String> {
+        let soa = self.own_records(apex, Rtype::SOA).await?;
+        let serial = soa.first().and_then(|soa| rdata::serial_of(soa)).ok_or("it has no SOA record of the zone")?;
+        let mut own = OwnAnswers { serial, has_keys, ..OwnAnswers::default() };
+        for target in self.own_records(apex, Rtype::NS).await? {
+            let Ok(host) = Name::parse(&target) else { continue };
+            own.servers.push(host_text(host));
+            if host.is_at_or_below(apex) {
+                let addresses = self.name_servers.addresses_of(host, apex).await.unwrap_or_default();
+                own.addresses.extend(addresses.into_iter().map(|address| (host_text(host), address)));
+            }
+        }
+        let wanted = self.own_records(apex, Rtype::CDS).await?;
+        let wanted = wanted.iter().filter(|rdata| rdata.get(2) != Some(&ALGORITHM_DELETE));
+        own.wanted_ds = wanted.map(|rdata| ds_text(rdata)).collect();
+        Ok(own)
+    }
+
+    /// The authorities of the configuration that CAA records of the zone forbid.
+    async fn forbidden(&self, apex: &DomainName) -> Vec<CaaView> {
+        let mut forbidden = Vec::new();
+        let Some(acme) = &self.config.acme else { return forbidden };
+        let validation = NameValidation::new(&self.config);
+        let names = self.config.automatic_certificates().flat_map(|certificate| &certificate.names);
+        let in_zone = names.filter(|name| wire_name(name).as_name().is_at_or_below(wire_name(apex).as_name()));
+        for name in in_zone {
+            for authority in &acme.authorities {
+                let (Some(caa), Ok(method)) = (&authority.caa, validation.of(name.as_str(), false)) else { continue };
+                let method = if method == ValidationMethod::Dns { "dns-01" } else { "http-01" };
+                // The account is in the state folder, which this process may not read.
+                let issuance = Issuance { authority: caa, account: None, method };
+                let found = caa::problem(&self.name_servers, name.as_str(), apex, issuance).await;
+                forbidden.extend(found.map(|(problem, remedy)| CaaView {
+                    authority: authority.name.clone(),
+                    problem,
+                    remedy,
+                }));
+            }
+        }
+        forbidden
+    }
+}
+
+/// The delegation that the first server of the parent zone which answers has.
+async fn delegation(parents: &[SocketAddr], apex: Name<'_>) -> Result<Delegation, String> {
+    let mut problem = "the parent zone has no servers".to_owned();
+    for &server in parents.iter().take(PARENT_SERVERS_MAX) {
+        let read = |reply: &Reply<'_>| match reply.referral(apex)? {
+            Some(referral) => Ok(delegation_of(&referral)),
+            None if !reply.is_authoritative() => {
+                Err(ReplyError::Malformed("the server is not authoritative for the parent zone"))
+            }
+            None if reply.records(apex, Rtype::NS)?.is_empty() => Ok(Delegation::None),
+            None => Ok(Delegation::Hidden),
+        };
+        match exchange(server, (QueryKind::Records(Rtype::NS), apex), None, REPLY_TIMEOUT, read).await {
+            Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => return Ok(Delegation::None),
+            Ok(delegation) => return Ok(delegation),
+            Err(error) => problem = format!("the server {server} of the parent zone: {error}"),
+        }
+    }
+    Err(problem)
+}
+
+fn delegation_of(referral: &Referral) -> Delegation {
+    let glue = referral.glue.iter().filter_map(|(host, rdata)| Some((host_text(host.as_name()), address_of(rdata)?)));
+    Delegation::Servers {
+        servers: referral.servers.iter().map(|host| host_text(host.as_name())).collect(),
+        glue: glue.collect(),
+    }
+}
+
+async fn look_at_server(server: NameServer, apex: NameBuf) -> ServerView {
+    let mut answer = ServerAnswer::NoRoute;
+    for _ in 0..ATTEMPTS {
+        answer = ask_for_soa(server.address(), apex.as_name()).await;
+        if !matches!(answer, ServerAnswer::Silent(_)) {
+            break;
+        }
+    }
+    let tcp_problem = match answer {
+        ServerAnswer::NoRoute => None,
+        _ => can_connect(server.address(), IDLE_TIMEOUT / 5).await.err().map(|error| error_text(&error)),
+    };
+    ServerView { host: server.host().to_owned(), address: server.address(), answer, tcp_problem }
+}
+
+async fn ask_for_soa(server: SocketAddr, apex: Name<'_>) -> ServerAnswer {
+    let read = |reply: &Reply<'_>| {
+        let serial = reply.soa(apex)?.serial;
+        let expiration = |rrsig: &Vec<u8>| {
+            let covered = rrsig.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
+            let expiration = rrsig.get(EXPIRATION_START..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            expiration.filter(|_| covered == Some(Rtype::SOA.0))
+        };
+        let expires_unix_s = reply.records(apex, Rtype::RRSIG)?.iter().filter_map(expiration).min();
+        Ok(ServerAnswer::Soa { serial, expires_unix_s })
+    };
+    let answer = exchange(server, (QueryKind::SignedRecords(Rtype::SOA), apex), None, REPLY_TIMEOUT, read).await;
+    answer.unwrap_or_else(|error| match error {
+        error if error.is_unreachable() => ServerAnswer::NoRoute,
+        ExchangeError::Reply(error) => ServerAnswer::Lame(error.to_string()),
+        ExchangeError::Network(error) => ServerAnswer::Silent(error_text(&error)),
+        ExchangeError::NoAnswer => ServerAnswer::Silent(format!("nothing arrives in {} s", REPLY_TIMEOUT.as_secs())),
+    })
+}
+
+/// A name in lower case, without the dot at its end.
+fn host_text(host: Name<'_>) -> String {
+    host.to_lowercase().to_string().trim_end_matches('.').to_owned()
+}
+
+fn ds_text(rdata: &[u8]) -> String {
+    PresentationFormat::new(Rtype::DS, rdata).to_string()
+}

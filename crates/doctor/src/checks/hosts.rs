@@ -1,0 +1,129 @@
+//! The checks of the hosts of sites: addresses, connections, certificates.
+
+use super::zones::duration;
+use super::{Judgement, Verdict};
+use crate::facts::Facts;
+use sanderling_agent::outside::{Connection, ConnectionView, HostView, Presented, Trust};
+use sanderling_os::interfaces::is_public;
+use sanderling_tls::{CertificateProblem, PresentedChain};
+use std::net::IpAddr;
+
+/// The judgements of each host.
+fn of_hosts(facts: &Facts, judge: impl Fn(&HostView) -> Vec<Judgement>) -> Vec<Judgement> {
+    facts.seen().iter().flat_map(|seen| &seen.hosts).flat_map(judge).collect()
+}
+
+/// Whether the published addresses are those of this machine.
+pub(super) fn addresses(facts: &Facts) -> Vec<Judgement> {
+    let has_public = facts.interfaces.iter().any(|address| is_public(*address));
+    let judge = |address: &IpAddr| {
+        if address.is_loopback() || facts.interfaces.contains(address) {
+            Verdict::good(format!("{address} is an address of this machine"))
+        } else if facts.has_proxies {
+            Verdict::unknown(format!("{address} may be the address of a proxy, which `trusted_proxies` has"))
+        } else if has_public {
+            Verdict::wrong(
+                format!("{address} is not an address of this machine"),
+                format!("correct the record: this machine has {}", public_text(&facts.interfaces)),
+            )
+        } else {
+            Verdict::unknown(format!("{address} may be the address of a router that forwards to this machine"))
+        }
+    };
+    of_hosts(facts, |host| {
+        let verdicts = match &host.addresses {
+            Err(why) => vec![Verdict::unknown(why)],
+            Ok(addresses) if addresses.is_empty() => {
+                let remedy = "add A and AAAA records to its zone, or remove the name from the configuration";
+                vec![Verdict::wrong("it has no address", remedy)]
+            }
+            Ok(addresses) => addresses.iter().map(judge).collect(),
+        };
+        verdicts.into_iter().map(|verdict| (host.host.to_string(), verdict)).collect()
+    })
+}
+
+fn public_text(interfaces: &[IpAddr]) -> String {
+    let public = interfaces.iter().filter(|address| is_public(**address));
+    public.map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+/// Whether the published addresses accept connections.
+pub(super) fn connections(facts: &Facts) -> Vec<Judgement> {
+    let judge = |view: &ConnectionView| {
+        let section = view.service.name();
+        match &view.connection {
+            Connection::Accepted | Connection::Encrypted(_) => Verdict::good("it accepts connections"),
+            Connection::NoRoute => Verdict::unknown("no route leads there from this machine"),
+            Connection::Failed(problem) if !facts.is_running() => {
+                Verdict::wrong(format!("no connection: {problem}"), "start the server")
+            }
+            Connection::Failed(problem) if view.address.is_ipv6() => Verdict::wrong(
+                format!("no connection: {problem}"),
+                format!("add \"[::]:{}\" to `listen` in [{section}], or remove the AAAA record", view.address.port()),
+            ),
+            Connection::Failed(problem) => Verdict::wrong(
+                format!("no connection: {problem}"),
+                format!(
+                    "add the address to `listen` in [{section}], or let the firewall pass it, or correct the A record"
+                ),
+            ),
+            Connection::NotEncrypted(problem) => Verdict::wrong(
+                format!("no TLS: {problem}"),
+                "`sanderling certificates` says whether there is a certificate for it",
+            ),
+        }
+    };
+    of_hosts(facts, |host| {
+        let subject = |view: &ConnectionView| format!("{} at {}, {}", host.host, view.address, view.service);
+        host.connections.iter().map(|view| (subject(view), judge(view))).collect()
+    })
+}
+
+/// Whether clients accept the certificates.
+pub(super) fn certificates(facts: &Facts) -> Vec<Judgement> {
+    of_hosts(facts, |host| {
+        let name = host.host.as_str();
+        let mut judgements: Vec<Judgement> = Vec::new();
+        for view in &host.connections {
+            let Connection::Encrypted(presented) = &view.connection else { continue };
+            for verdict in certificate(presented, name, facts.now_unix_s) {
+                // The same certificate at each address.
+                if !judgements.iter().any(|(_, other)| *other == verdict) {
+                    judgements.push((name.to_owned(), verdict));
+                }
+            }
+        }
+        judgements
+    })
+}
+
+fn certificate(presented: &Presented, host: &str, now_unix_s: u64) -> Vec<Verdict> {
+    let chain = match PresentedChain::new(presented.chain.clone()) {
+        Ok(chain) => chain,
+        Err(error) => return vec![Verdict::wrong(error.to_string(), error.remedy())],
+    };
+    let is_trusted = presented.trust == Trust::Trusted;
+    let mut problems = chain.problems(now_unix_s, [host]);
+    // Clients have the issuer, or find it in the chain.
+    problems.retain(|problem| !is_trusted || !matches!(problem, CertificateProblem::ChainIncomplete { .. }));
+    let has_gap = problems.iter().any(|problem| matches!(problem, CertificateProblem::ChainIncomplete { .. }));
+    let mut verdicts: Vec<Verdict> =
+        problems.iter().map(|problem| Verdict::wrong(problem.to_string(), problem.remedy())).collect();
+    match presented.trust {
+        Trust::UnknownIssuer if !has_gap => verdicts.push(Verdict::wrong(
+            "no trusted root has issued the certificate: browsers warn of it",
+            "request one from a public authority (`certificate = \"auto\"`); a private authority is known here by \
+             `root` in `authorities`",
+        )),
+        Trust::NoRoots => verdicts.push(Verdict::unknown(
+            "whether clients trust its issuer: this machine has no roots; install the package ca-certificates",
+        )),
+        _ => {}
+    }
+    if verdicts.is_empty() {
+        let left_s = chain.not_after_unix_s().saturating_sub(now_unix_s);
+        verdicts.push(Verdict::good(format!("the certificate is valid for {}", duration(left_s))));
+    }
+    verdicts
+}

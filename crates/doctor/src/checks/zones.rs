@@ -1,0 +1,258 @@
+//! The checks of zones: delegation, glue, name servers, signatures, DS and CAA records.
+
+use super::{Judgement, Verdict};
+use crate::facts::Facts;
+use sanderling_agent::outside::{Delegation, DsView, OwnAnswers, ServerAnswer, ServerView, ZoneView};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// The judgements of each zone.
+fn of_zones(facts: &Facts, judge: impl Fn(&ZoneView) -> Vec<Judgement>) -> Vec<Judgement> {
+    match &facts.outside {
+        Some(Ok(seen)) => seen.zones.iter().flat_map(judge).collect(),
+        Some(Err(problem)) => vec![("the network".to_owned(), Verdict::unknown(problem))],
+        None => Vec::new(),
+    }
+}
+
+/// One judgement of each zone.
+fn of_each_zone(facts: &Facts, judge: impl Fn(&ZoneView) -> Option<Verdict>) -> Vec<Judgement> {
+    of_zones(facts, |zone| judge(zone).map(|verdict| (zone.apex.to_string(), verdict)).into_iter().collect())
+}
+
+/// Whether the parent zone has the name servers of the zone.
+pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
+    let mut judgements = of_each_zone(facts, |zone| Some(delegation_of(zone)));
+    if let Some(count) = facts.seen().map(|seen| seen.left_out_count).filter(|count| *count > 0) {
+        let why = "they are not looked at: give the name of one of them";
+        judgements.push((format!("{count} more zones and hosts"), Verdict::unknown(why)));
+    }
+    if facts.seen().is_some_and(|seen| seen.zones.is_empty() && seen.hosts.is_empty()) {
+        let why = "the configuration has no zone or site with this name, or none at all";
+        judgements.push(("no domain".to_owned(), Verdict::unknown(why)));
+    }
+    judgements
+}
+
+fn delegation_of(zone: &ZoneView) -> Verdict {
+    let own = zone.own.as_ref().map_or(&[][..], |own| &own.servers);
+    let at_parent = match &zone.delegation {
+        Err(why) => return Verdict::unknown(why),
+        Ok(Delegation::Hidden) => {
+            return Verdict::unknown(
+                "the servers of the parent zone serve this zone too, and do not show its delegation",
+            );
+        }
+        Ok(Delegation::None) => {
+            let remedy =
+                format!("enter the name servers at the registrar: {}", list_or(own, "those of its NS records"));
+            return Verdict::wrong("the parent zone does not have it: no resolver finds its name servers", remedy);
+        }
+        Ok(Delegation::Servers { servers, .. }) => servers,
+    };
+    let set = |servers: &[String]| servers.iter().cloned().collect::<BTreeSet<String>>();
+    if own.is_empty() || set(own) == set(at_parent) {
+        return Verdict::good(format!("the parent zone refers to {}", at_parent.join(", ")));
+    }
+    Verdict::wrong(
+        format!("the parent zone refers to {}, and the zone has {}", at_parent.join(", "), own.join(", ")),
+        "enter the name servers of the zone at the registrar, or change its NS records",
+    )
+}
+
+/// Whether the parent zone has the addresses of name servers that are in the zone.
+pub(super) fn glue(facts: &Facts) -> Vec<Judgement> {
+    of_zones(facts, |zone| match (&zone.own, &zone.delegation) {
+        (Ok(own), Ok(Delegation::Servers { servers, glue })) => glue_of(own, servers, glue),
+        // The check of the delegation says why it is not known.
+        _ => Vec::new(),
+    })
+}
+
+fn glue_of(own: &OwnAnswers, servers: &[String], glue: &[(String, IpAddr)]) -> Vec<Judgement> {
+    let of_host = |addresses: &[(String, IpAddr)], host: &String| -> BTreeSet<IpAddr> {
+        addresses.iter().filter(|(other, _)| other == host).map(|(_, address)| *address).collect()
+    };
+    let text = |addresses: &BTreeSet<IpAddr>| {
+        list_or(&addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), "no address")
+    };
+    let judge = |host: &String| {
+        let (wanted, found) = (of_host(&own.addresses, host), of_host(glue, host));
+        let verdict = match (wanted.is_empty(), found.is_empty()) {
+            // It is in another zone.
+            (true, _) => return None,
+            (false, true) => Verdict::wrong(
+                "the parent zone has no address of it (glue), so that no resolver finds it",
+                format!("enter its addresses at the registrar: {}", text(&wanted)),
+            ),
+            (false, false) if wanted == found => Verdict::good(format!("the parent zone has {}", text(&found))),
+            (false, false) => Verdict::wrong(
+                format!("the parent zone has {}, and the zone has {}", text(&found), text(&wanted)),
+                "enter the addresses of the zone at the registrar, or change its A and AAAA records",
+            ),
+        };
+        Some((host.clone(), verdict))
+    };
+    servers.iter().filter_map(judge).collect()
+}
+
+/// Whether each name server answers, with the version of this server.
+pub(super) fn name_servers(facts: &Facts) -> Vec<Judgement> {
+    of_zones(facts, |zone| {
+        let own = match &zone.own {
+            Ok(own) => own,
+            Err(problem) if facts.is_running() => {
+                let what = format!("this server does not answer for it: {problem}");
+                let remedy = format!("`sanderling zone status {}` says why", zone.apex);
+                return vec![(zone.apex.to_string(), Verdict::wrong(what, remedy))];
+            }
+            Err(_) => {
+                return vec![(zone.apex.to_string(), Verdict::unknown("this server does not run, or does not answer"))];
+            }
+        };
+        let missing = zone.without_address.iter().map(|problem| {
+            let remedy = "correct the NS record, or give the name an address";
+            (zone.apex.to_string(), Verdict::wrong(problem, remedy))
+        });
+        let servers = zone.servers.iter().map(|server| (name(zone, server), name_server(server, own)));
+        missing.chain(servers).collect()
+    })
+}
+
+fn name(zone: &ZoneView, server: &ServerView) -> String {
+    format!("{} at {} ({})", zone.apex, server.host, server.address.ip())
+}
+
+fn name_server(server: &ServerView, own: &OwnAnswers) -> Verdict {
+    match &server.answer {
+        ServerAnswer::NoRoute => Verdict::unknown("no route leads there from this machine"),
+        ServerAnswer::Silent(problem) => Verdict::wrong(
+            format!("it does not answer over UDP: {problem}"),
+            "start it, and let its firewall pass port 53 for UDP and TCP; or remove its NS record and address",
+        ),
+        ServerAnswer::Lame(problem) => Verdict::wrong(
+            format!("it does not serve the zone: {problem}"),
+            "configure the zone there, or remove its NS record, at the registrar too",
+        ),
+        ServerAnswer::Soa { serial, .. } if *serial != own.serial => Verdict::wrong(
+            format!("it has serial {serial}, and this server {}", own.serial),
+            "look at its log for failed transfers; this server must allow them (`secondaries`, `transfer_allow`). \
+             After a change, secondaries follow within seconds if they get NOTIFY",
+        ),
+        ServerAnswer::Soa { serial, .. } => match &server.tcp_problem {
+            Some(problem) => Verdict::wrong(
+                format!("it accepts no connection over TCP: {problem}"),
+                "let its firewall pass port 53 for TCP too: resolvers need it for long answers",
+            ),
+            None => Verdict::good(format!("it answers with serial {serial}, over UDP and TCP")),
+        },
+    }
+}
+
+/// Whether the signatures that name servers answer with are valid at this time.
+pub(super) fn signatures(facts: &Facts) -> Vec<Judgement> {
+    of_zones(facts, |zone| {
+        let is_signed = zone.own.as_ref().is_ok_and(|own| own.has_keys);
+        let judge = |server: &ServerView| {
+            let ServerAnswer::Soa { expires_unix_s, .. } = server.answer else { return None };
+            let verdict = match expires_unix_s {
+                None if is_signed => Verdict::wrong(
+                    "it answers without signatures, and this server with them",
+                    "let it transfer the signed zone from this server",
+                ),
+                None => return None,
+                Some(expires) => signature_verdict(expires, facts.now_unix_s),
+            };
+            Some((name(zone, server), verdict))
+        };
+        zone.servers.iter().filter_map(judge).collect()
+    })
+}
+
+/// Times are compared as serial numbers (RFC 4034 §3.1.5).
+fn signature_verdict(expires_unix_s: u32, now_unix_s: u64) -> Verdict {
+    let left_s = i64::from(expires_unix_s.wrapping_sub(now_unix_s as u32).cast_signed());
+    match left_s {
+        0.. => Verdict::good(format!("its signatures are valid for {}", duration(left_s.unsigned_abs()))),
+        _ => Verdict::wrong(
+            format!(
+                "its signatures expired {} ago: validating resolvers refuse its answers",
+                duration(left_s.unsigned_abs())
+            ),
+            "`sanderling dnssec status` says why the zone is not signed again; for another server, why it does not \
+             transfer the zone. Check the clock of this machine",
+        ),
+    }
+}
+
+/// Whether the DS records of the parent zone belong to the keys of the zone.
+pub(super) fn ds(facts: &Facts) -> Vec<Judgement> {
+    of_each_zone(facts, |zone| {
+        let own = zone.own.as_ref().ok()?;
+        Some(match &zone.parent_ds {
+            Err(why) => Verdict::unknown(why),
+            Ok(records) => ds_verdict(own, records, zone.apex.as_str()),
+        })
+    })
+}
+
+fn ds_verdict(own: &OwnAnswers, records: &[DsView], apex: &str) -> Verdict {
+    let wanted = || list_or(&own.wanted_ds, "those that `sanderling dnssec status` shows");
+    let texts = || records.iter().map(|record| record.text.as_str()).collect::<Vec<_>>().join(", ");
+    match (own.has_keys, records.is_empty()) {
+        (false, true) => Verdict::good("the zone is not signed, and the parent zone has no DS record"),
+        (false, false) => Verdict::wrong(
+            format!(
+                "the zone is not signed, and the parent zone has {}: validating resolvers refuse all answers",
+                texts()
+            ),
+            "if the state folder with the keys was lost, restore its backup; otherwise have the DS records removed at \
+             the registrar, and sign the zone only when they have expired from caches",
+        ),
+        (true, true) if own.wanted_ds.is_empty() => {
+            Verdict::good("the zone is signed; its DS record is due when its keys are in all caches")
+        }
+        (true, true) => Verdict::wrong(
+            "the keys are ready, and the parent zone has no DS record: no resolver validates the zone",
+            format!("enter this DS record at the registrar: {}", wanted()),
+        ),
+        (true, false) if records.iter().any(|record| record.has_key) => {
+            Verdict::good("the parent zone has the DS record of a key of the zone")
+        }
+        (true, false) => Verdict::wrong(
+            format!(
+                "the parent zone has {}, which belongs to no key of the zone: validating resolvers refuse all answers",
+                texts()
+            ),
+            format!(
+                "if the state folder was lost, restore its backup; otherwise replace the DS records at the registrar \
+                 with {}. `sanderling dnssec status {apex}` shows the keys",
+                wanted()
+            ),
+        ),
+    }
+}
+
+/// Whether CAA records let the authorities issue.
+pub(super) fn caa(facts: &Facts) -> Vec<Judgement> {
+    of_zones(facts, |zone| {
+        let wrong = |caa: &sanderling_agent::outside::CaaView| {
+            let what = format!("{} may not issue a certificate: {}", caa.authority, caa.problem);
+            (zone.apex.to_string(), Verdict::wrong(what, caa.remedy))
+        };
+        zone.forbidden.iter().map(wrong).collect()
+    })
+}
+
+fn list_or(items: &[String], none: &str) -> String {
+    if items.is_empty() { none.to_owned() } else { items.join(", ") }
+}
+
+/// `3 days`, `5 hours`.
+pub(super) fn duration(seconds: u64) -> String {
+    match seconds {
+        0..7_200 => format!("{} minutes", seconds / 60),
+        7_200..172_800 => format!("{} hours", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

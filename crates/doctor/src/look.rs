@@ -1,0 +1,164 @@
+//! Gathers the facts: asks files, the kernel, the running server and the network, and judges nothing.
+
+use crate::Options;
+use crate::facts::{CheckReport, Facts, OpenFileFacts, Running, ServerFacts};
+use crate::ports::ports;
+use crate::proc_sockets::{bound_sockets, holders, open_files_limit_of};
+use sanderling_agent::outside;
+use sanderling_config::{Config, ConfigSource};
+use sanderling_ipc::client::{self, AskError};
+use sanderling_ipc::{Command as Request, StatusFormat};
+use sanderling_os::process::effective_uid;
+use sanderling_os::{interfaces, rlimit};
+use sanderling_server_process::descriptor_problem;
+use serde::Deserialize;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// For the answer of the server.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Sites, zones and certificates with problems, of each kind.
+const PROBLEMS_MAX: usize = 20;
+
+pub(crate) fn look(options: &Options) -> Facts {
+    let config = ConfigSource::File(options.config_file.clone()).load().ok();
+    let server = server(&options.socket);
+    let running = match &server {
+        ServerFacts::Running(running) => Some(running),
+        ServerFacts::Absent(_) | ServerFacts::Unknown(_) => None,
+    };
+    let default = Config::default();
+    let checked = config.as_ref().unwrap_or(&default);
+    Facts {
+        config_file: options.config_file.display().to_string(),
+        check: check(&options.config_file).map(|report| without_missing_root(report, checked)),
+        ports: ports(checked, &bound_sockets(), &holders(), running),
+        open_files: open_files(checked, running),
+        interfaces: interfaces::addresses().unwrap_or_default(),
+        has_proxies: checked.trusted_proxies.is_some(),
+        outside: config
+            .as_ref()
+            .map(|config| outside::look(config, &options.places).map_err(|error| error.to_string())),
+        now_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        server,
+    }
+}
+
+/// The report of `sanderling check`: a separate process, since it becomes the user of the server and enters its
+/// sandbox.
+fn check(config_file: &Path) -> Result<CheckReport, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("`sanderling check` cannot be run: {error}");
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut command = Command::new(program);
+    command.args(["check", "--json", "--config"]).arg(config_file).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().map_err(|error| failed(&error))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
+}
+
+/// The report without the warning at the key `user` that only root can switch to that user: the server may be started
+/// by root, and this process not.
+fn without_missing_root(mut report: CheckReport, config: &Config) -> CheckReport {
+    let location = config.user_and_group.as_ref().map(|account| account.user_location.to_string());
+    report.problems.retain(|problem| {
+        let position = problem.line.zip(problem.column);
+        let own = position.map(|(line, column)| format!("{}:{line}:{column}", problem.place));
+        effective_uid() == 0 || problem.severity != "warning" || location.is_none() || own != location
+    });
+    report
+}
+
+/// The parts of `sanderling status --json` that are judged here.
+#[derive(Deserialize)]
+struct Status {
+    supervisor: SupervisorStatus,
+    process: Option<ProcessStatus>,
+}
+
+#[derive(Deserialize)]
+struct SupervisorStatus {
+    pid: u32,
+}
+
+#[derive(Deserialize)]
+struct ProcessStatus {
+    pid: u32,
+    problems: Vec<String>,
+    sites: Vec<Listed>,
+    zones: Vec<Listed>,
+    certificates: Vec<Listed>,
+}
+
+/// A site, zone or certificate.
+#[derive(Deserialize)]
+struct Listed {
+    /// Of a zone.
+    name: Option<String>,
+    /// Of a site, or of a certificate, the first one of which is its domain.
+    #[serde(default, alias = "names")]
+    hosts: Vec<String>,
+    state: String,
+    reason: Option<String>,
+}
+
+impl ProcessStatus {
+    /// The problems, with the sites, zones and certificates of which the server knows the reason.
+    fn all_problems(&self) -> Vec<String> {
+        let of = |noun: &str, listed: &[Listed]| -> Vec<String> {
+            let with_reason = listed.iter().filter_map(|one| Some((one, one.reason.as_deref()?)));
+            let text = |(one, reason): (&Listed, &str)| {
+                let name = one.name.as_deref().or(one.hosts.first().map(String::as_str)).unwrap_or("every host");
+                format!("the {noun} of {name} is {}: {reason}", one.state)
+            };
+            with_reason.take(PROBLEMS_MAX).map(text).collect()
+        };
+        let listed = [of("site", &self.sites), of("zone", &self.zones), of("certificate", &self.certificates)].concat();
+        // `1 zone unsigned` says less than its name and reason.
+        let is_count = |problem: &&String| problem.starts_with(|first: char| first.is_ascii_digit());
+        let others = self.problems.iter().filter(|problem| listed.is_empty() || !is_count(problem));
+        others.cloned().chain(listed.clone()).collect()
+    }
+}
+
+fn server(socket: &Result<std::path::PathBuf, String>) -> ServerFacts {
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(problem) => return ServerFacts::Unknown(problem.clone()),
+    };
+    match fs::metadata(socket) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return ServerFacts::Unknown(format!(
+                "this user cannot reach {}; run this command as root",
+                socket.display()
+            ));
+        }
+        Ok(metadata) if effective_uid() != 0 && metadata.uid() != effective_uid() => {
+            let socket = socket.display();
+            return ServerFacts::Unknown(format!("{socket} belongs to another user; run this command as root"));
+        }
+        _ => {}
+    }
+    match client::output_of(Request::Status(StatusFormat::Json), socket, STATUS_TIMEOUT) {
+        Ok(text) => match serde_json::from_str::<Status>(&text) {
+            Ok(Status { supervisor, process }) => {
+                let (process_pid, problems) = match process {
+                    Some(process) => (process.pid, process.all_problems()),
+                    None => (0, vec!["no server process serves".to_owned()]),
+                };
+                ServerFacts::Running(Running { pid: supervisor.pid, process_pid, problems })
+            }
+            Err(error) => ServerFacts::Unknown(format!("its status cannot be read: {error}")),
+        },
+        Err(AskError::Unreachable(_)) => ServerFacts::Absent(socket.display().to_string()),
+        Err(error) => ServerFacts::Unknown(error.to_string()),
+    }
+}
+
+fn open_files(config: &Config, running: Option<&Running>) -> OpenFileFacts {
+    let of_server = running.and_then(|running| open_files_limit_of(running.process_pid));
+    let limit = of_server.unwrap_or_else(|| rlimit::raise_nofile_limit().unwrap_or(u64::MAX));
+    OpenFileFacts { limit, is_of_server: of_server.is_some(), problem: descriptor_problem(config, limit) }
+}

@@ -1,0 +1,144 @@
+//! Makes a model of nsd.conf.
+
+mod zone;
+mod table;
+
+use crate::ledger::Ledger;
+use crate::model::Model;
+use crate::networks::socket_address;
+use crate::sources::named::finish;
+use crate::syntax::{Statement, Word};
+use crate::table::has_keys;
+use crate::toml_text::Value;
+use crate::zone_rules::{self, SourceKey};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+pub(crate) use table::TABLE;
+
+/// The pattern of the files of `include`.
+pub(crate) fn included(statement: &Statement) -> Option<String> {
+    (statement.name() == "include" && !statement.argument(0).is_empty()).then(|| statement.argument(0).to_owned())
+}
+
+/// The sections, with attributes that follow none: those of an included file belong to the section before it.
+fn sections(statements: &[Statement]) -> Vec<Statement> {
+    let mut sections: Vec<Statement> = Vec::new();
+    for statement in statements {
+        match sections.last_mut().and_then(|section| section.blocks.first_mut()) {
+            Some(block) if statement.blocks.is_empty() => block.push(statement.clone()),
+            _ => sections.push(statement.clone()),
+        }
+    }
+    sections
+}
+
+/// Adds all zones to the model.
+pub(crate) fn interpret(statements: &[Statement], model: &mut Model, ledger: &mut Ledger) {
+    let sections = sections(statements);
+    let mut directory = String::new();
+    let mut patterns = HashMap::new();
+    for section in &sections {
+        match section.name() {
+            "server" => {
+                directory = section.find("zonesdir").map_or(directory, |it| it.argument(0).to_owned());
+                server(section, model, ledger);
+            }
+            "pattern" => drop(patterns.insert(section.find("name").map_or("", |it| it.argument(0)), section)),
+            _ => {}
+        }
+    }
+    let mut keys = Vec::new();
+    for section in &sections {
+        match section.name() {
+            "server" | "pattern" => {}
+            "key" => {
+                let argument = |name: &str| section.find(name).map_or("", |it| it.argument(0));
+                keys.push(SourceKey { name: argument("name"), algorithm: argument("algorithm"), statement: section });
+            }
+            "zone" => zone::read(section, &patterns, &directory, model, ledger),
+            "include" => ledger.keep(section),
+            _ => {
+                ledger.keep(section);
+                for attribute in section.nested() {
+                    has_keys(TABLE, section.name(), attribute, ledger);
+                }
+            }
+        }
+    }
+    let has_server = sections.iter().any(|it| it.name() == "server");
+    if model.dns.is_empty() && has_server {
+        let port =
+            sections.iter().filter_map(|it| it.find("port")).find_map(|it| it.argument(0).parse().ok()).unwrap_or(53);
+        model.dns.add(SocketAddr::from(([0, 0, 0, 0], port)));
+        model.dns.add(SocketAddr::from(([0_u16; 8], port)));
+    }
+    // A pattern that no zone includes has no effect, except for zones that nsd-control adds.
+    patterns.values().for_each(|pattern| zone::unused(pattern, ledger));
+    zone_rules::add_keys(&keys, model, ledger);
+    finish(model);
+}
+
+fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
+    ledger.keep(section);
+    let port = section.find("port").and_then(|it| it.argument(0).parse().ok()).unwrap_or(53);
+    for attribute in section.nested() {
+        if !has_keys(TABLE, "server", attribute, ledger) {
+            continue;
+        }
+        ledger.keep(attribute);
+        let value = attribute.argument(0);
+        let number = value.parse::<u64>().ok();
+        match (attribute.name(), number) {
+            ("ip-address" | "interface", _) => match socket_address(value, '@', port) {
+                Some(address) => model.dns.add(address),
+                None => ledger.miss(attribute, "the server listens on addresses", "write an address, not an interface"),
+            },
+            ("username", _) if !value.is_empty() => {
+                let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
+                model.top.push(("user", user.into()));
+                if !group.is_empty() {
+                    model.top.push(("group", group.into()));
+                }
+                let nearest = "`sanderling check`, run as root, reports those that are not";
+                ledger.by_hand(attribute, "the zone files must be readable for this user", nearest);
+            }
+            ("server-count", Some(count)) if (1..=1_024).contains(&count) => {
+                model.top.push(("workers", Value::Number(count)));
+            }
+            ("nsid", _) => match value.strip_prefix("ascii_") {
+                Some(text) => set(model, "nsid", text),
+                None => ledger.miss(attribute, "the identifier is text", "write it in `nsid` of [dns]"),
+            },
+            ("identity", _) if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
+            ("version", _) => set(model, "version", value),
+            ("cookie-secret-file", _) => set(model, "cookie_secret_file", value),
+            ("tcp-count", Some(count)) if (1..=1_000_000).contains(&count) => {
+                model.set_limit("dns_tcp_connections_max", Value::Number(count));
+            }
+            ("tcp-timeout", Some(count)) if (1..=600).contains(&count) => {
+                model.set_limit("dns_tcp_idle_timeout", format!("{count}s").into());
+            }
+            ("rrl-ratelimit", Some(count)) => {
+                model.set_limit("dns_udp_replies_per_second_max", Value::Number(count.min(1_000_000)));
+            }
+            ("rrl-slip", Some(count)) => {
+                model.set_limit("dns_udp_slip", Value::Number(count.min(1_000)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sets a key of `[dns]` with a text.
+pub(super) fn set(model: &mut Model, key: &'static str, value: &str) {
+    let is_valid = !value.is_empty() && value.len() <= 128;
+    model.dns_keys.retain(|(known, _)| *known != key);
+    model.dns_keys.extend(is_valid.then(|| (key, Value::from(value))));
+}
+
+/// A statement of a section without a name, for reports.
+pub(super) fn named(section: &Statement, name: &str) -> Statement {
+    let arguments = vec![Word { text: name.to_owned(), at: section.name.at }];
+    Statement { name: section.name.clone(), arguments, blocks: section.blocks.clone() }
+}

@@ -1,0 +1,286 @@
+//! Tests of the import as a whole: configurations of each format with the expected results next to them.
+
+use super::*;
+use crate::source_files::FILE_BYTES_MAX;
+use sanderling_config::ConfigSource;
+use std::fs;
+use std::path::Path;
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
+const MANUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+/// The files of a folder.
+struct Folder<'p>(&'p Path);
+
+impl SourceFiles for Folder<'_> {
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+        // The result must not depend on this machine.
+        if path.is_absolute() {
+            return Err("there is no such file".to_owned());
+        }
+        let bytes = fs::read(self.0.join(path)).map_err(|_| "there is no such file".to_owned())?;
+        assert!(bytes.len() as u64 <= FILE_BYTES_MAX);
+        Ok(bytes)
+    }
+
+    fn list(&mut self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
+        let folder = pattern.parent().unwrap_or(Path::new(""));
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(self.0.join(folder)).map_err(|_| "there is no such folder".to_owned())? {
+            paths.push(folder.join(entry.map_err(|error| error.to_string())?.file_name()));
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// The import of one file of the corpus.
+fn import_file(kind: SourceKind, path: &Path) -> Result<Imported, Vec<String>> {
+    let name = PathBuf::from(path.file_name().expect("a file"));
+    import(kind, &[name], &mut Folder(path.parent().expect("a folder")))
+}
+
+/// The problems that the server itself finds in a configuration.
+fn problems(config: &str) -> Vec<String> {
+    let source = ConfigSource::File(PathBuf::from("sanderling.toml"));
+    match source.parse(config.as_bytes()) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The files of the corpus of a kind, in the order of their names.
+fn corpus(kind: SourceKind) -> Vec<PathBuf> {
+    let folder = Path::new(CORPUS).join(kind.name());
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the corpus").map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "conf"));
+    paths.sort();
+    paths
+}
+
+/// Writes the results next to the configurations instead of comparing them.
+const UPDATE: &str = "UPDATE_IMPORTS";
+
+/// Checks the results of all configurations of a kind.
+fn check_corpus(kind: SourceKind, count_min: usize) {
+    let paths = corpus(kind);
+    assert!(paths.len() >= count_min, "{}: {} configurations", kind.name(), paths.len());
+    let mut wrong = Vec::new();
+    for path in &paths {
+        let Imported { config, has_content, report } =
+            import_file(kind, path).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let text = format!("{config}\n# Report\n\n{report}");
+        let expected = path.with_extension("expected");
+        if std::env::var_os(UPDATE).is_some() {
+            fs::write(&expected, &text).expect("writable");
+        }
+        let found = problems(&config);
+        if has_content != found.is_empty() {
+            wrong.push(format!("{}: {found:?}", path.display()));
+        } else if fs::read_to_string(&expected).unwrap_or_default() != text {
+            wrong.push(format!(
+                "{}: run this test once with {UPDATE}=1, and look at the difference",
+                expected.display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nginx_configurations_have_their_results() {
+    check_corpus(SourceKind::Nginx, 40);
+}
+
+#[test]
+fn caddy_configurations_have_their_results() {
+    check_corpus(SourceKind::Caddy, 40);
+}
+
+#[test]
+fn nsd_configurations_have_their_results() {
+    check_corpus(SourceKind::Nsd, 10);
+}
+
+#[test]
+fn knot_configurations_have_their_results() {
+    check_corpus(SourceKind::Knot, 10);
+}
+
+#[test]
+fn named_configurations_have_their_results() {
+    check_corpus(SourceKind::Named, 40);
+}
+
+/// The table of the manual with the shares of lines that the configurations of the corpus have in common with a result.
+#[test]
+fn manual_has_the_shares_of_expressed_lines() {
+    let mut table = String::from(
+        "\n| kind | configurations | lines | expressed | without a difference | with something to serve |\n\
+         |---|--:|--:|--:|--:|--:|\n",
+    );
+    for kind in SourceKind::ALL {
+        let (mut lines, mut expressed, mut exact, mut served) = (0, 0, 0, 0);
+        let paths = corpus(kind);
+        for path in &paths {
+            let imported = import_file(kind, path).expect("imported");
+            lines += imported.report.line_count;
+            expressed += imported.report.expressed_line_count;
+            exact += imported.report.exact_line_count;
+            served += usize::from(imported.has_content);
+        }
+        let percent = |count: usize| (count * 100 + lines / 2) / lines;
+        let row = [
+            paths.len().to_string(),
+            lines.to_string(),
+            format!("{} %", percent(expressed)),
+            format!("{} %", percent(exact)),
+            served.to_string(),
+        ];
+        table.push_str(&format!("| {} | {} |\n", kind.name(), row.join(" | ")));
+    }
+    table.push('\n');
+    println!("{table}");
+    let page = format!("{MANUAL}/import.md");
+    let begin = "<!-- Table of shares, generated from crates/import/tests/corpus. -->\n";
+    sanderling_testkit::check_manual_table(&page, begin, "<!-- End of the table of shares. -->\n", &table);
+}
+
+#[test]
+fn manual_has_the_tables_of_directives() {
+    for kind in SourceKind::ALL {
+        let name = if kind == SourceKind::Named { "bind" } else { kind.name() };
+        let page = format!("{MANUAL}/coming-from-{name}.md");
+        let begin = "<!-- Tables of directives, generated from crates/import/src/sources. -->\n";
+        sanderling_testkit::check_manual_table(&page, begin, "<!-- End of the tables. -->\n", &kind.manual_tables());
+    }
+}
+
+/// The keys that tables name are those of the configuration.
+#[test]
+fn tables_name_keys_that_exist() {
+    let example = toml::de::DeTable::parse(sanderling_config::EXAMPLE).expect("TOML").into_inner();
+    let limits = sanderling_config::limits_help();
+    let table = |name: &str| example.get(name).and_then(|value| value.get_ref().as_table()).expect("a section");
+    let has = |section: &str, key: &str| match section {
+        "limits" => limits.contains(&format!("{key} ")),
+        "domain" | "tsig" | "catalog" => {
+            table(section).values().filter_map(|value| value.get_ref().as_table()).any(|table| table.contains_key(key))
+        }
+        section => table(section).contains_key(key),
+    };
+    for kind in SourceKind::ALL {
+        for row in kind.table() {
+            let crate::table::Handling::Key(keys, _) = row.handling else { continue };
+            for key in keys {
+                let is_key =
+                    key.split_once('.').map_or_else(|| example.contains_key(*key), |(section, key)| has(section, key));
+                assert!(is_key, "{}: `{}` names the key {key}", kind.name(), row.directive);
+            }
+        }
+    }
+}
+
+/// No text makes a parser or an interpreter panic, or run without an end.
+mod any_text {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A file with this text, and no others.
+    struct OneFile<'t>(&'t str);
+
+    impl SourceFiles for OneFile<'_> {
+        fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+            if path == Path::new("main") {
+                Ok(self.0.as_bytes().to_vec())
+            } else {
+                Err("there is no such file".to_owned())
+            }
+        }
+
+        fn list(&mut self, _: &Path) -> Result<Vec<PathBuf>, String> {
+            Ok(vec![PathBuf::from("main")])
+        }
+    }
+
+    fn check(text: &str) {
+        SourceKind::ALL.into_iter().for_each(|kind| check_kind(kind, text));
+    }
+
+    fn check_kind(kind: SourceKind, text: &str) {
+        if let Ok(imported) = import(kind, &[PathBuf::from("main")], &mut OneFile(text)) {
+            let (found, config) = (problems(&imported.config), &imported.config);
+            assert!(!imported.has_content || found.is_empty(), "{}\n{text}\n{config}\n{found:?}", kind.name());
+        }
+    }
+
+    /// Words of all formats, so that random texts have statements.
+    const WORDS: &str = "(server|listen|80|443|ssl|\\{|\\}|;|\n|root|/srv|server_name|a\\.example|b\\.example|\\*\\.c\\.example|\
+        location|/|~|=|\\^/x/\\(\\.\\*\\)\\$|return|301|https://b\\.example|\\$request_uri|add_header|X-A|\"v\"|try_files|\\$uri|\
+        zone|\"z\\.example\"|type|primary|secondary|file|primaries|192\\.0\\.2\\.1|key|k|allow-transfer|any|options|directory|\
+        redir|header|handle|file_server|import|:80|name:|zonefile:|request-xfr:|zone:|server:|NOKEY|- domain:|    |  - id:|\
+        dnssec-signing: on|acl:|include|main|auth_basic|allow|deny|all|access_log|rewrite|permanent|update-policy|grant|@x|path)";
+
+    /// The words of a configuration of the corpus, some of which are replaced by others of it.
+    fn mutated(kind: SourceKind, index: usize, changes: &[(usize, usize)]) -> String {
+        let paths = corpus(kind);
+        let text = fs::read_to_string(&paths[index % paths.len()]).expect("text");
+        let mut words: Vec<&str> = text.split_inclusive([' ', '\n', ';', '{', '}', ':']).collect();
+        for (to, from) in changes.iter().filter(|_| !text.is_empty()) {
+            let (to, from) = (to % words.len(), from % words.len());
+            words[to] = words[from];
+        }
+        words.concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn mutated_configuration_is_imported_or_refused(
+            kind in prop::sample::select(&SourceKind::ALL[..]),
+            index in any::<usize>(),
+            changes in prop::collection::vec((any::<usize>(), any::<usize>()), 1..6),
+        ) {
+            // What is nonsense in the source may be nonsense in the result, but it is TOML.
+            if let Ok(imported) = import(kind, &[PathBuf::from("main")], &mut OneFile(&mutated(kind, index, &changes))) {
+                let result = toml::de::DeTable::parse(&imported.config);
+                prop_assert!(result.is_ok(), "{}\n{}", kind.name(), imported.config);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn text_is_parsed_or_refused(text in "\\PC{0,200}") {
+            check(&text);
+        }
+
+        #[test]
+        fn words_are_imported_or_refused(words in prop::collection::vec(WORDS, 0..60), space in "( |\n|\t)") {
+            check(&words.join(&space));
+        }
+    }
+
+    #[test]
+    fn file_that_includes_itself_is_refused() {
+        for (kind, text) in [
+            (SourceKind::Nginx, "include *.conf;"),
+            (SourceKind::Named, "include \"*.conf\";"),
+            (SourceKind::Caddy, "import *.conf\n"),
+            (SourceKind::Nsd, "include: \"*.conf\""),
+            (SourceKind::Knot, "include: \"*.conf\"\n"),
+        ] {
+            let errors = import(kind, &[PathBuf::from("main")], &mut OneFile(text)).expect_err("endless");
+            assert_eq!(errors, ["main:1:1: files are included more than 16 levels deep"], "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn snippet_that_imports_itself_ends() {
+        check("(a) {\n\timport a\n\timport a\n}\nb.example {\n\timport a\n}\n");
+    }
+}

@@ -1,0 +1,3 @@
+zone:
+  - domain: more.example
+    file: /srv/more.zone

@@ -1,0 +1,49 @@
+//! The arguments of `init`.
+
+use super::parse_zone_name;
+use crate::init::Init;
+use clap::Args;
+use sanderling_config::DomainName;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Write a configuration, a zone and a site for a domain on this machine
+///
+/// It writes sanderling.toml, zones/NAME.zone with the addresses of this machine, and public/index.html, and says what
+/// to enter at the registrar and which command comes next. It overwrites nothing, and keeps a folder `public` with
+/// files as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sanderling init example.com
+  sudo sanderling init example.com --dir /etc/sanderling
+  sanderling init example.com --address 203.0.113.5     behind a router that forwards the ports
+
+Exit status: 0 if the files were written, 1 if not, 2 for a wrong command line.")]
+pub(super) struct InitArgs {
+    /// The domain
+    #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+    name: DomainName,
+
+    /// The folder of the files
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+
+    /// An address that the Internet reaches this machine by; can be repeated [default: those of its interfaces]
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<IpAddr>,
+
+    /// Leave the zone unsigned
+    #[arg(long)]
+    no_dnssec: bool,
+
+    /// Ask nothing, and agree to the terms of Let's Encrypt, which issues the certificate
+    #[arg(long)]
+    yes: bool,
+}
+
+impl From<InitArgs> for Init {
+    fn from(arguments: InitArgs) -> Init {
+        let InitArgs { name, dir, addresses, no_dnssec, yes } = arguments;
+        Init { name, folder: dir, addresses, is_signed: !no_dnssec, agrees: yes }
+    }
+}
