@@ -32,6 +32,9 @@ const NEEDED: &[Needed] = &[
     ("strace", "strace"),
     ("groff", "groff-base"),
     ("valgrind", "valgrind"),
+    ("node", "nodejs"),
+    ("python3", "python3"),
+    ("php-fpm8.2", "php8.2-fpm"),
 ];
 
 /// The servers that `compare` runs.

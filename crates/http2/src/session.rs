@@ -404,7 +404,6 @@ impl<B> Session<B> {
     }
 
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
-    #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
     pub fn park(&mut self, request: Request, head: &[u8]) {
         let Request { stream: id, window, priority, client_side, passed, .. } = request;
         let work = Work::Parked { head: head.to_vec() };
@@ -412,6 +411,7 @@ impl<B> Session<B> {
     }
 
     /// Parks a request whose content the caller takes as it arrives, by [`Session::take_passed`].
+    #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
     pub fn pass_content(&mut self, request: Request, head: &[u8], out: &mut Vec<u8>) {
         // RFC 9110 §10.1.1.
         if request.awaits_continue {

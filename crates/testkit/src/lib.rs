@@ -26,7 +26,8 @@ pub use free_address::{free_address, free_address_at};
 pub use key_changes::{KeyChange, key_changes};
 pub use manual::{check_manual_table, check_promised};
 pub use processes::{
-    children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal, server_pids,
+    allow_descriptors, children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal,
+    server_pids,
 };
 pub use server::{ListenerCounts, TestServer};
 pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};

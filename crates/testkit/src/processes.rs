@@ -1,7 +1,9 @@
 //! Processes by their IDs.
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
-use rustix::process::{Gid, Pid, PidfdFlags, PidfdGetfdFlags, Uid, pidfd_getfd, pidfd_open};
+use rustix::process::{
+    Gid, Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Uid, getrlimit, pidfd_getfd, pidfd_open, setrlimit,
+};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -61,6 +63,16 @@ pub fn inherited_by(pid: u32) -> io::Result<Vec<(i32, String)>> {
     let names = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"LISTEN_FDNAMES="));
     let names = String::from_utf8_lossy(names.unwrap_or_default()).into_owned();
     Ok((3..).zip(names.split(':').map(str::to_owned)).collect())
+}
+
+/// Lets this process have so many descriptors at once.
+#[track_caller]
+pub fn allow_descriptors(count: u64) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < count) {
+        let limit = Rlimit { current: Some(count), maximum };
+        setrlimit(Resource::Nofile, limit).unwrap_or_else(|error| panic!("{count} descriptors: {error}; ulimit -Hn"));
+    }
 }
 
 /// Bytes of the memory of a process that are in use; 0 if it has ended.

@@ -23,7 +23,6 @@ pub struct DataFrame<'d, B> {
 
 impl<B> Session<B> {
     /// Answers a request. `head` is in the form of HTTP/1.1, with its last empty line.
-    #[expect(clippy::needless_pass_by_value, reason = "a request is answered once")]
     pub fn answer(
         &mut self,
         request: Request,

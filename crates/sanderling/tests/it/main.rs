@@ -4,6 +4,7 @@
 
 mod access_log;
 mod alias_records;
+mod backends;
 mod catalogs;
 mod certificates;
 mod clients;

@@ -288,6 +288,9 @@ impl<'s> Http2<'s> {
         call.put_content(&content);
         if is_end {
             call.finish_request();
+        } else if content.len() == room {
+            // The rest waits for room, of which there is none now.
+            call.request_room();
         }
         if let Some(waiting) = waiting {
             waiting.left_bytes = left_bytes;

@@ -247,6 +247,31 @@ fn content_of_a_refused_stream_reaches_no_backend() {
 }
 
 #[test]
+fn content_for_which_a_slow_backend_has_no_room_follows_later() {
+    const PIECE: &[u8] = &[b'x'; 10_000];
+    with_servers(|simulation, _| {
+        let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "example.com"), (":path", "/")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let request = [opening(), frame(HEADERS, END_HEADERS, 1, &block(&fields))].concat();
+        let client = simulation.connect(Protocol::Http, &request, usize::MAX).expect("accepted");
+        simulation.run(ITERATIONS_MAX);
+        simulation.set_backend_window(0, 0);
+        // All but a part of the last one fit.
+        for _ in 0..6 {
+            simulation.send(client, &frame(DATA, 0, 1, PIECE));
+            simulation.run(ITERATIONS_MAX);
+        }
+        simulation.send(client, &frame(DATA, END_STREAM, 1, PIECE));
+        simulation.run(ITERATIONS_MAX);
+        let mut backend = StrictBackend::default();
+        simulation.set_backend_window(0, usize::MAX);
+        backend.serve(simulation);
+        let lengths: Vec<usize> = backend.requests.iter().map(|request| request.body.len()).collect();
+        assert_eq!(lengths, [7 * PIECE.len()]);
+    });
+}
+
+#[test]
 fn http2_client_gets_the_response_to_its_request_or_none() {
     let seed = seed();
     let (whole, all) = (std::cell::Cell::new(0), std::cell::Cell::new(0));

@@ -21,7 +21,7 @@ pub(super) enum Read<'b> {
     Invalid,
 }
 
-/// Who reads.
+/// The recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// A recipient of requests.
