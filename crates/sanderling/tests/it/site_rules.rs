@@ -419,7 +419,7 @@ fn security_headers_are_sent_and_explained() {
     site.check("/frame", &[], 404, &["!x-frame-options", "referrer-policy: no-referrer"]);
     let ended = run(&["check", "--strict", "--config", &site.directory.argument("sanderling.toml")]);
     assert_eq!(ended.code(), Some(0), "{}", ended.errors);
-    let expected = "sanderling.toml:7:1: note: `security_headers`: its pages cannot have scripts within them";
+    let expected = "sanderling.toml:7:1: note: `security_headers`: its pages cannot contain inline scripts";
     assert!(ended.errors.contains(expected) && ended.errors.contains("frame-ancestors 'none'"), "{}", ended.errors);
     let fields = "frame-ancestors 'none'`, `X-Frame-Options: DENY`, `Referrer-Policy: no-referrer`, ";
     assert!(ended.errors.contains(fields), "{}", ended.errors);

@@ -163,7 +163,7 @@ fn zone_that_cannot_be_added_changes_nothing() {
     check(
         &folder_command(&directory, &["add", "0/25.2.0.192.in-addr.arpa", &new]),
         1,
-        &["cannot be the name of a file"],
+        &["cannot be a file name"],
     );
     check(&folder_command(&directory, &["add", "own.example", &new]), 1, &["has the zone own.example in ", ", at "]);
     check(
