@@ -160,11 +160,7 @@ fn zone_that_cannot_be_added_changes_nothing() {
     check(&refused, 1, &[&format!("{new}:3:9: "), "the zone c.example was not added; correct "]);
     check(&folder_command(&directory, &["add", "c.example", &directory.argument("none")]), 1, &["cannot read "]);
     directory.write("new", zone(1, 1).as_bytes());
-    check(
-        &folder_command(&directory, &["add", "0/25.2.0.192.in-addr.arpa", &new]),
-        1,
-        &["cannot be a file name"],
-    );
+    check(&folder_command(&directory, &["add", "0/25.2.0.192.in-addr.arpa", &new]), 1, &["cannot be a file name"]);
     check(&folder_command(&directory, &["add", "own.example", &new]), 1, &["has the zone own.example in ", ", at "]);
     check(
         &folder_command(&directory, &["remove", "own.example"]),

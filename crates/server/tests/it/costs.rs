@@ -4,16 +4,19 @@
 //! each cost.
 
 use crate::encrypted::{Http1Client, Http2Client, tls};
-use crate::support::{QUERY, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until_readable};
+use crate::support::{
+    QUERY, backend_snapshot, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until_readable,
+};
 use sanderling_os::counters::{self, Syscall, SyscallCounts};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{Options, Role, Root, Snapshot, SocketSet, Tls};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{DEADLINE, TestDirectory, udp_reply};
+use sanderling_testkit::{DEADLINE, TestDirectory, udp_reply, wait_until};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -176,11 +179,14 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
             ("100 KiB, revalidated", "/100k"),
         ] {
             request(&mut client, path, "", 1);
-            // More than a millisecond after the response before.
+            // The worker's clock counts milliseconds.
+            let answered_at = Instant::now();
+            wait_until("the next millisecond", || answered_at.elapsed() > Duration::from_millis(2));
             lines.push(cost(WORKER, what, || drop(request(&mut client, path, "", 1))));
         }
     });
     lines.extend(encrypted_costs());
+    lines.push(backend_cost());
     let found = lines.join("\n") + "\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
     if std::env::var_os("UPDATE_COSTS").is_some() {
@@ -188,6 +194,37 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
     }
     let expected = std::fs::read_to_string(&path).expect("the snapshot");
     assert_eq!(found, expected, "the costs have changed; if that is meant, see the top of this file");
+}
+
+/// A request that is passed on to a backend on a kept connection, and its response.
+fn backend_cost() -> String {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = backend.local_addr().expect("bound");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let streams = vec![(Role::HTTP, Arc::new(Listener::bind(any).expect("bound")))];
+    let sockets = SocketSet { streams, datagrams: Vec::new() };
+    let http = sockets.streams[0].1.local_address().expect("bound");
+    let answers = thread::spawn(move || {
+        let (mut stream, _) = backend.accept().expect("a connection");
+        let response = [&b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n"[..], &[b'x'; 1024]].concat();
+        let mut request = Vec::new();
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            request.extend_from_slice(&piece[..count]);
+            if request.ends_with(b"\r\n\r\n") {
+                request.clear();
+                stream.write_all(&response).expect("sent");
+            }
+        }
+    });
+    let mut line = String::new();
+    serve(backend_snapshot(address), Options::default(), &[sockets], 1, |_| {
+        let mut client = HttpClient::connect(http);
+        request(&mut client, "/", "", 1);
+        line = cost(WORKER, "1 KiB of a backend", || drop(request(&mut client, "/", "", 1)));
+    });
+    answers.join().expect("no panic");
+    line
 }
 
 /// Requests over TLS: the head and all of the content leave by one call.

@@ -4,9 +4,13 @@ use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{
-    BuiltinFile, DefaultSite, Options, Role, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
+    BuiltinFile, DefaultSite, Options, Role, Root, Server, Site, SiteOptions, SiteRules, Sites, Snapshot, SocketSet,
 };
-use sanderling_testkit::wait_until;
+use sanderling_site_rules::{
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction,
+    RouteConditions, Routes,
+};
+use sanderling_testkit::{DEADLINE, wait_until};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,6 +41,38 @@ pub(crate) fn bind(count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
 /// A site for every host, and no zone.
 pub(crate) fn snapshot(root: Root) -> Snapshot {
     let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() };
+    Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []))
+}
+
+/// All requests are passed on to a backend at `address`.
+pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
+    let backend = Backend {
+        servers: vec![BackendServer { address: BackendAddress::Tcp(address), weight: 1 }],
+        protocol: BackendProtocol::Http1,
+        connect_timeout: DEADLINE,
+        idle_timeout: DEADLINE,
+        connections_max: 1,
+    };
+    let pass = BackendRoute {
+        backend: Arc::new(backend),
+        strip_prefix: false,
+        host: None,
+        request_fields: Vec::new(),
+        response_fields: Vec::new(),
+        body_bytes_max: 0,
+        timeout: DEADLINE,
+    };
+    let route = Route {
+        name: "/*".to_owned(),
+        pattern: Pattern::parse("/*", &[]).expect("a pattern"),
+        literal_bytes: 1,
+        conditions: RouteConditions::default(),
+        files_first: false,
+        action: RouteAction::Pass(Box::new(pass)),
+    };
+    let rules = SiteRules { routes: Arc::new(Routes::new([route])), ..SiteRules::default() };
+    let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
+    let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(&[]), options };
     Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []))
 }
 
