@@ -419,7 +419,7 @@ impl Backends {
             }
             let (group, _) = connection.server;
             let connect_timeout = self.groups[group].backend().connect_timeout;
-            let progress = connection.expire(connect_timeout);
+            let progress = connection.expire(connect_timeout, &mut self.awakened);
             self.continue_after(progress, key, now_ms);
         }
         self.expire_waiting(now_ms);

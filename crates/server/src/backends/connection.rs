@@ -18,6 +18,9 @@ use sanderling_os::tcp::More;
 use sanderling_site_rules::BackendProtocol;
 use std::time::Duration;
 
+/// How long both sides of a tunnel may be silent, at least: a WebSocket may have nothing to say for longer than an
+/// application takes to respond.
+const TUNNEL_TIMEOUT_MIN: Duration = Duration::from_secs(3600);
 /// Time by which a connection is given up before the backend closes it, if it says when.
 const CLOSED_EARLIER: Duration = Duration::from_secs(1);
 
@@ -172,9 +175,16 @@ impl BackendConnection {
         self.sent_before + self.sent_now > 0
     }
 
-    /// The deadline has passed.
-    pub(super) fn expire(&mut self, connect_timeout: Duration) -> Progress {
+    /// The deadline has passed. `awakened`: the waiters that get an event.
+    pub(super) fn expire(&mut self, connect_timeout: Duration, awakened: &mut Vec<Waiter>) -> Progress {
         let Some(call) = self.call() else { return Progress::Over };
+        if let State::Tunnel(call) = &self.state {
+            // Nothing is missing: both sides have had time to say more.
+            let mut state = call.state();
+            state.complete();
+            awakened.extend(state.take_waiter());
+            return Progress::Over;
+        }
         Progress::Failed(match self.is_connected() {
             false => CallError::ConnectTimeout(connect_timeout),
             true => CallError::Timeout(call.state().backend_route().timeout),
@@ -234,14 +244,20 @@ impl BackendConnection {
         let deadline_ms = if !self.is_connected() {
             // It began when the connection did.
             self.timer.deadline_ms.min(now_ms + ms(connect_timeout))
-        } else if matches!(self.state, State::Tunnel(_)) || self.waits_for_client(state) {
+        } else if !matches!(self.state, State::Tunnel(_)) && self.waits_for_client(state) {
             Milliseconds::MAX
         } else if has_progress || self.timer.deadline_ms == Milliseconds::MAX {
-            now_ms + ms(state.backend_route().timeout)
+            now_ms + ms(self.timeout(state))
         } else {
             self.timer.deadline_ms
         };
         self.timer.deadline_ms = deadline_ms;
+    }
+
+    /// Time within which the next byte has to come; of a tunnel, in either direction.
+    fn timeout(&self, state: &CallState) -> Duration {
+        let timeout = state.backend_route().timeout;
+        if matches!(self.state, State::Tunnel(_)) { timeout.max(TUNNEL_TIMEOUT_MIN) } else { timeout }
     }
 
     /// Whether the backend has nothing to do before the client's side does something.

@@ -559,8 +559,8 @@ fn upgrade_becomes_a_tunnel_after_the_backend_agrees() {
         assert!(response.starts_with("HTTP/1.1 101 ") && response.ends_with("\r\n\r\nhello"), "{response}");
         assert!(response.contains("pgrade: websocket"), "{response}");
         assert_eq!(simulation.backend_text(0), "early");
-        // Longer than every timeout.
-        simulation.advance(Duration::from_secs(3_600));
+        // Longer than every other timeout.
+        simulation.advance(Duration::from_secs(3_500));
         simulation.send(client, b"ping");
         simulation.run(ITERATIONS_MAX);
         assert_eq!(simulation.backend_text(0), "ping");
@@ -569,13 +569,23 @@ fn upgrade_becomes_a_tunnel_after_the_backend_agrees() {
         simulation.close_by_backend(0);
         simulation.run(ITERATIONS_MAX);
         assert!(!simulation.is_open(client));
+        // Silence on both sides ends it.
+        let client = simulation.request(request);
+        simulation.send_by_backend(
+            1,
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        assert_eq!(status(&simulation.response(client)), "101");
+        simulation.advance(Duration::from_secs(3_601));
+        simulation.run(ITERATIONS_MAX);
+        assert!(!simulation.is_open(client));
         // One that declines is an ordinary response, and what follows the request another one.
         let client = simulation.request(request);
-        simulation.send_by_backend(1, OK);
+        simulation.send_by_backend(2, OK);
         assert_eq!(status(&simulation.response(client)), "200");
         simulation.send(client, GET.as_bytes());
         simulation.run(ITERATIONS_MAX);
-        assert!(simulation.backend_text(1).ends_with("\r\n\r\n"));
-        assert_eq!(simulation.backend_count(), 2);
+        assert!(simulation.backend_text(2).ends_with("\r\n\r\n"));
+        assert_eq!(simulation.backend_count(), 3);
     });
 }
