@@ -149,7 +149,7 @@ impl Supervisor {
             match copies {
                 Ok(copies) => process.send(command.clone(), copies),
                 Err(error) => {
-                    log_warning(&format!("cannot tell {process} which zones are served: {}", error_text(&error)))
+                    log_warning(&format!("cannot tell {process} which zones are served: {}", error_text(&error)));
                 }
             }
         }
