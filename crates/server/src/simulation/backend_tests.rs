@@ -369,9 +369,9 @@ fn stale_connection_is_replaced_without_an_error() {
             simulation.send(client, request.as_bytes());
             simulation.run(ITERATIONS_MAX);
             if is_reset {
-                simulation.break_off_backend(0)
+                simulation.break_off_backend(0);
             } else {
-                simulation.close_by_backend(0)
+                simulation.close_by_backend(0);
             }
             simulation.run(ITERATIONS_MAX);
             assert_eq!(simulation.backend_count(), 2, "{request}");

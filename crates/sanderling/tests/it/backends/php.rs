@@ -2,11 +2,12 @@
 
 use super::{Answer, FRONTS, Front, Proxy, Setup, route};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{TestDirectory, free_address, random_bytes, run_program, seed, wait_until};
+use sanderling_testkit::{TestDirectory, free_address, random_bytes, run_program, seed, send_signal, wait_until};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 const SCRIPT: &[u8] = include_bytes!("application.php");
@@ -43,7 +44,8 @@ impl Php {
         );
         let config = directory.write("php-fpm.conf", config.as_bytes());
         let mut command = Command::new("php-fpm8.2");
-        command.arg("-F").arg("-y").arg(config).stdin(Stdio::null());
+        // Its workers would outlive it.
+        command.arg("-F").arg("-y").arg(config).stdin(Stdio::null()).process_group(0);
         let child = command.spawn().unwrap_or_else(|error| {
             panic!("php-fpm8.2: {error}; `cargo xtask setup` installs it (Debian package php8.2-fpm)")
         });
@@ -60,7 +62,7 @@ impl Php {
 
 impl Drop for Php {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        send_signal("KILL", &format!("-{}", self.child.id()));
         let _ = self.child.wait();
     }
 }

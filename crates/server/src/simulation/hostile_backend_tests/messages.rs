@@ -100,8 +100,11 @@ pub(super) fn read(reader: Reader, bytes: &[u8]) -> Read<'_> {
     Read::Whole(message, rest)
 }
 
-/// The next line without its CRLF; `Ok(None)` if it is incomplete.
-fn read_line(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, ()> {
+/// A line without its CRLF, and what follows.
+type Line<'b> = (&'b [u8], &'b [u8]);
+
+/// The next line; `Ok(None)` if it is incomplete.
+fn read_line(bytes: &[u8]) -> Result<Option<Line<'_>>, ()> {
     let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
     let line = bytes[..end].strip_suffix(b"\r").ok_or(())?;
     if line.iter().any(|&byte| byte == 0x7f || (byte < b' ' && byte != b'\t')) {
