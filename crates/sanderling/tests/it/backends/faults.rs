@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 const RESTARTS_DEFAULT: usize = 20;
 const CLIENTS: usize = 4;
-/// Responses that each client gets between two restarts: a request is tried three times, and must not meet three of them.
+/// Responses that each client gets between two restarts: a request is tried three times, and must not meet three of
+/// them.
 const RESPONSES_BETWEEN: usize = 20;
 /// The server ends a connection after 10,000.
 const REQUESTS_PER_CONNECTION: usize = 1_000;
