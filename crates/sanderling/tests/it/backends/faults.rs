@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 
 const RESTARTS_DEFAULT: usize = 20;
 const CLIENTS: usize = 4;
-/// Responses between two restarts.
-const RESPONSES_BETWEEN: usize = 25 * CLIENTS;
+/// Responses that each client gets between two restarts: a request is tried three times, and must not meet three of
+/// them.
+const RESPONSES_BETWEEN: usize = 20;
+/// The server ends a connection after 10,000.
+const REQUESTS_PER_CONNECTION: usize = 1_000;
 /// Requests that wait for an application that does not answer.
 const WAITING: usize = 2_000;
 /// Memory for each of them: a connection of the client and one to the application, with their buffers.
@@ -45,11 +48,13 @@ fn restarts_under_load_lose_no_safe_request() {
     let keys = route("/", &format!("proxy = \"{}\"\nconnect_timeout = \"30s\"", application.url()));
     let proxy = Proxy::new(&keys);
     let http = proxy.http();
-    let (is_over, answered, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (is_over, answered, refused) =
+        (AtomicBool::new(false), [const { AtomicUsize::new(0) }; CLIENTS], AtomicUsize::new(0));
     thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                let mut client = HttpClient::connect(http);
+        let (is_over, refused) = (&is_over, &refused);
+        for answered in &answered {
+            scope.spawn(move || {
+                let (mut client, mut requests) = (HttpClient::connect(http), 0);
                 while !is_over.load(Ordering::Relaxed) {
                     client.send(get("/pid"));
                     let response = client.response();
@@ -60,13 +65,19 @@ fn restarts_under_load_lose_no_safe_request() {
                     let response = client.response();
                     assert!(matches!(response.status, 200 | 502), "{}", response.text());
                     refused.fetch_add(usize::from(response.status == 502), Ordering::Relaxed);
+                    requests += 2;
+                    if requests == REQUESTS_PER_CONNECTION {
+                        (client, requests) = (HttpClient::connect(http), 0);
+                    }
                 }
             });
         }
         for number in 0..restarts {
-            let before = answered.load(Ordering::Relaxed);
-            // A request is tried three times: it must not meet three restarts.
-            wait_until("some responses", || answered.load(Ordering::Relaxed) > before + RESPONSES_BETWEEN);
+            let counts = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
+            let before = counts();
+            wait_until("some responses", || {
+                counts().iter().zip(before).all(|(count, before)| *count >= before + RESPONSES_BETWEEN)
+            });
             application.restart();
             let pid = application.child.id().to_string();
             let answers = || response_to(proxy.http(), get("/pid")).text() == pid;
@@ -74,7 +85,8 @@ fn restarts_under_load_lose_no_safe_request() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    let [answered, refused] = [answered, refused].map(AtomicUsize::into_inner);
+    let (answered, refused): (usize, usize) =
+        (answered.into_iter().map(AtomicUsize::into_inner).sum(), refused.into_inner());
     println!("{restarts} restarts: {answered} GET answered, 0 lost; {refused} POST of as many got 502");
     // On each of the restarts, at most the one of each client that was in flight.
     assert!(refused <= restarts * CLIENTS, "{refused} POST requests were refused in {restarts} restarts");
