@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs a package, upgrades it under load, removes and purges it, in the Debian system in which this script runs.
+# Installs a package, begins with a domain, upgrades the package under load, removes and purges it, in the Debian system
+# in which this script runs.
 #
 # Usage: trial.sh deb|rpm|tar PACKAGE NEXT
 #
@@ -40,14 +41,28 @@ expect() {
     [ "$found" = "$2 $3" ] || fail "$1 is $found, not $2 $3"
 }
 
-# One request over a new connection; the status line.
+# One request over a new connection to $1; the status line.
 request() {
-    exec 3<> "/dev/tcp/$http" || return 1
+    exec 3<> "/dev/tcp/$1" || return 1
     printf 'GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n' >&3
     local line
     read -r line <&3 || line="nothing"
     exec 3>&-
     echo "${line%$'\r'}"
+}
+
+# Whether the zone example.com is answered from, over TCP at port 53: the flags QR and AA, no error, and one SOA record.
+answers_from_zone() {
+    exec 4<> /dev/tcp/127.0.0.1/53 || return 1
+    printf '\0\35\x12\x34\0\0\0\1\0\0\0\0\0\0\7example\3com\0\0\6\0\1' >&4
+    local reply
+    reply=$(head -c 10 <&4 | od -A n -t x1)
+    exec 4>&-
+    [[ $reply == *" 12 34 84 00 00 01 00 01" ]]
+}
+
+is_answered() {
+    [ "$(request 127.0.0.1/80)" = "HTTP/1.1 200 OK" ] && answers_from_zone
 }
 
 until_true() {
@@ -59,9 +74,27 @@ until_true() {
 }
 
 files > /tmp/before
+[ -z "$(type -P cargo rustc cc)" ] || fail "this system has compilers"
+started_ms=$(date +%s%3N)
 echo "== install"
 install "$package"
 sanderling --version
+if [ $kind = deb ]; then
+    echo "== the first domain"
+    sanderling init example.com --yes --dir /etc/sanderling
+    cd /etc/sanderling
+    sanderling check
+    sanderling serve > /tmp/log 2>&1 &
+    server=$!
+    until_true is_answered
+    duration_ms=$(($(date +%s%3N) - started_ms))
+    echo "from the installation to the first answers of the site and the zone: $duration_ms ms"
+    [ $duration_ms -lt 60000 ] || fail "the first answers take $duration_ms ms"
+    sanderling stop
+    wait $server || fail "it ends with $?: $(tail -5 /tmp/log)"
+    rm -r public zones/example.com.zone
+    cd /
+fi
 expect /usr/bin/sanderling root:root 755
 expect /etc/sanderling root:root 755
 expect /etc/sanderling/zones root:root 755
@@ -96,7 +129,7 @@ sanderling check
 sanderling serve > /tmp/log 2>&1 &
 server=$!
 until_true sanderling status
-[ "$(request)" = "HTTP/1.1 200 OK" ] || fail "it answers: $(request)"
+[ "$(request $http)" = "HTTP/1.1 200 OK" ] || fail "it answers: $(request $http)"
 
 
 
@@ -104,7 +137,7 @@ echo "== upgrade under load"
 (
     refused=0 count=0
     while [ ! -e /tmp/upgraded ]; do
-        [ "$(request 2> /dev/null)" = "HTTP/1.1 200 OK" ] || refused=$((refused + 1))
+        [ "$(request $http 2> /dev/null)" = "HTTP/1.1 200 OK" ] || refused=$((refused + 1))
         count=$((count + 1))
     done
     echo "$count requests, $refused of them failed"
@@ -120,7 +153,7 @@ cat /tmp/load
 kill -0 $server || fail "the supervisor has ended: $(cat /tmp/log)"
 [ "$(readlink /proc/$server/exe)" = /usr/bin/sanderling ] || fail "it still runs $(readlink /proc/$server/exe)"
 cmp /tmp/configuration /etc/sanderling/sanderling.toml || fail "the configuration was replaced"
-[ "$(request)" = "HTTP/1.1 200 OK" ] || fail "it answers: $(request)"
+[ "$(request $http)" = "HTTP/1.1 200 OK" ] || fail "it answers: $(request $http)"
 
 if [ $kind = tar ]; then
     sanderling stop

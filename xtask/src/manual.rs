@@ -36,7 +36,10 @@ pub(crate) fn run(out: &str, log: &mut Log) -> Outcome {
     let built = Program::new("mdbook").args_of(&arguments.chain(paths).collect::<Vec<_>>()).run(log);
     built.and_then(|| match site_links::broken(&out) {
         Err(error) => Outcome::Failed(format!("{}: {error}", out.display())),
-        Ok(broken) if broken.is_empty() => Outcome::Passed,
+        Ok(broken) if broken.is_empty() => {
+            log.line(&format!("To read it: cargo run --release -- demo --site {}", out.display()));
+            Outcome::Passed
+        }
         Ok(broken) => {
             broken.iter().for_each(|link| log.line(link));
             Outcome::Failed(format!("{} links of the site lead nowhere", broken.len()))

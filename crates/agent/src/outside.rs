@@ -3,12 +3,14 @@
 //! nothing, and changes nothing.
 
 mod zone_view;
+mod parent_view;
 mod host_view;
 mod presented_chain;
 
 pub use host_view::{Connection, ConnectionView, HostView};
+pub use parent_view::{Delegation, DsView, ParentView};
 pub use presented_chain::{Presented, Trust};
-pub use zone_view::{CaaView, Delegation, DsView, OwnAnswers, ServerAnswer, ServerView, ZoneView};
+pub use zone_view::{CaaView, OwnAnswers, ServerAnswer, ServerView, ZoneView};
 
 use crate::blocking;
 use crate::clock::unix_s;
@@ -22,12 +24,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 use zone_view::ZoneLook;
 
 /// Domains that are looked at unless one is named.
 const ZONES_MAX: usize = 32;
 const HOSTS_MAX: usize = 64;
+/// Servers of parent zones that are asked at the same time, each over a socket.
+const PARENT_QUERIES_MAX: usize = 128;
 /// Threads for looking up hosts.
 const ZONE_THREADS: usize = 1;
 
@@ -104,6 +109,7 @@ async fn look_at_all(config: Rc<Config>, places: &Places) -> OutsideView {
         name_servers: NameServers::new(Rc::clone(&config)),
         parent_servers: ParentServers::new(Resolvers::new(&config)),
         parents: places.parent_servers.clone(),
+        parent_queries: Rc::new(Semaphore::new(PARENT_QUERIES_MAX)),
         config: Rc::clone(&config),
     });
     let of_hosts = Rc::new(HostLook::new(Rc::clone(&config)));

@@ -114,7 +114,11 @@ impl ParentServers {
     }
 }
 
-async fn ask_for_ds(server: SocketAddr, apex: Name<'_>) -> Result<ParentDs, ExchangeError> {
+/// The DS records of one server of the parent zone.
+///
+/// # Errors
+/// It does not answer, or is not authoritative for the parent zone.
+pub(crate) async fn ask_for_ds(server: SocketAddr, apex: Name<'_>) -> Result<ParentDs, ExchangeError> {
     let read = |reply: &Reply<'_>| match reply.is_authoritative() {
         true => Records::read(reply, apex, Rtype::DS),
         false => Err(ReplyError::Malformed("the server is not authoritative for the parent zone")),

@@ -91,7 +91,7 @@ pub(crate) struct Invocation {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Serve the built-in domain.
-    Demo { http: SocketAddr, https: SocketAddr, dns: SocketAddr },
+    Demo { http: SocketAddr, https: SocketAddr, dns: SocketAddr, site: Option<PathBuf> },
     /// Supervise a server process.
     Serve {
         source: ConfigSource,
@@ -168,7 +168,7 @@ impl Invocation {
             Err(problem) => Err(usage_error(name, ErrorKind::MissingRequiredArgument, &problem)),
         };
         let command = match cli.command {
-            CliCommand::Demo(demo) => Command::Demo { http: demo.http, https: demo.https, dns: demo.dns },
+            CliCommand::Demo(DemoArgs { http, https, dns, site }) => Command::Demo { http, https, dns, site },
             CliCommand::Serve(mut serve) => {
                 let (control, state) = (serve.control.take(), serve.state.take());
                 Command::Serve { control, state, source: serve.source(search_paths)? }
@@ -595,6 +595,7 @@ line.")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
+  sanderling demo --site public                                                your own site
   sanderling demo --http 127.0.0.1:0 --https 127.0.0.1:0 --dns 127.0.0.1:0     on free ports")]
 struct DemoArgs {
     /// Listen address for HTTP; port 0 selects a free port
@@ -608,6 +609,10 @@ struct DemoArgs {
     /// Listen address for DNS, over UDP and TCP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5353", value_parser = parse_listen_address)]
     dns: SocketAddr,
+
+    /// Serve the files in this directory instead of the built-in site
+    #[arg(long, value_name = "FOLDER")]
+    site: Option<PathBuf>,
 }
 
 /// Serve a directory over HTTP, zones over DNS, or everything in a configuration file

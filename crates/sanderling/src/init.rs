@@ -1,5 +1,5 @@
 //! The command `init`: writes a configuration, a zone file and a site for one domain on this machine, and says what to
-//! enter at the registrar. It overwrites nothing.
+//! enter at the registrar. It overwrites nothing but a configuration that has only comments.
 
 use crate::init_files::{Plan, SITE_FOLDER, ZONE_FOLDER, configuration, page, zone, zone_file};
 use sanderling_config::diagnostic::error_text;
@@ -17,6 +17,8 @@ const CONFIG_FILE: &str = "sanderling.toml";
 const PAGE_FILE: &str = "index.html";
 /// The state folder of a user that is not root, next to the configuration.
 const STATE_FOLDER: &str = "state";
+/// The unit of a package, which serves the configuration in /etc/sanderling.
+const SERVICE: &str = "/usr/lib/systemd/system/sanderling.service";
 /// The user that root serves as.
 const USER: &str = "sanderling";
 /// Addresses to which no route is special (RFC 5737, RFC 3849): the kernel sends to them from the addresses that it
@@ -58,7 +60,8 @@ impl Init {
             return Err(format!("{name} is not a domain with a site; name one such as example.com"));
         }
         let files = [self.folder.join(CONFIG_FILE), self.folder.join(zone_file(&self.name))];
-        if let Some(present) = files.iter().find(|file| fs::symlink_metadata(file).is_ok()) {
+        if let Some(present) = files.iter().find(|file| fs::symlink_metadata(file).is_ok() && !has_only_comments(file))
+        {
             return Err(format!(
                 "{} exists already, and nothing was written; choose another folder with --dir, or change the file \
                  and run `sanderling check`",
@@ -99,7 +102,12 @@ impl Init {
         if is_empty {
             write_new(&page_file, &page(&plan.name))?;
         }
-        write_new(config_file, &configuration(plan))?;
+        if has_only_comments(config_file) {
+            let written = fs::write(config_file, configuration(plan));
+            written.map_err(|error| format!("cannot write {}: {}", config_file.display(), error_text(&error)))?;
+        } else {
+            write_new(config_file, &configuration(plan))?;
+        }
         Ok(is_empty)
     }
 
@@ -137,7 +145,12 @@ impl Init {
             false => format!(" --config {}", self.folder.join(CONFIG_FILE).display()),
         };
         commands.push((format!("sanderling check{config}"), "is everything right?"));
-        commands.push((format!("sudo sanderling serve{config}"), "serve, until Ctrl-C"));
+        let is_of_service = Path::new(SERVICE).exists()
+            && fs::canonicalize(&self.folder).is_ok_and(|folder| folder == Path::new("/etc/sanderling"));
+        commands.push(match is_of_service {
+            true => ("sudo systemctl enable --now sanderling".to_owned(), "serve, now and at boot"),
+            false => (format!("sudo sanderling serve{config}"), "serve, until Ctrl-C"),
+        });
         commands.push((format!("sudo sanderling doctor{config}"), "what does the world see?"));
         let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         let mut text = "\nNext:\n".to_owned();
@@ -202,6 +215,12 @@ fn registrar(plan: &Plan) -> String {
     text += "Many registries want two name servers. A second one is a secondary server: `secondaries` in the\n\
              configuration, and its NS record in the zone.\n";
     text
+}
+
+/// Whether it is a configuration without a key, as a package installs it.
+fn has_only_comments(file: &Path) -> bool {
+    let is_comment = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    fs::read_to_string(file).is_ok_and(|text| text.lines().all(is_comment))
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), String> {

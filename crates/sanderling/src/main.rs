@@ -43,7 +43,9 @@ fn run() -> Exit {
         return Exit::Usage;
     }
     match invocation.command {
-        Command::Demo { http, https, dns } => sanderling_server_process::serve_demo(http, https, dns),
+        Command::Demo { http, https, dns, site } => {
+            sanderling_server_process::serve_demo(http, https, dns, site.as_deref())
+        }
         Command::Serve { source, control, state } => {
             sanderling_supervisor::serve(&source, &invocation.forced, state, |key| {
                 control_path::of_server(control.as_deref(), key, &source, &env)

@@ -1,4 +1,5 @@
-//! The command `demo`: serves a built-in domain on this machine, without a supervisor.
+//! The command `demo`: serves a built-in domain on this machine, without a supervisor. A directory can take the place of
+//! its site.
 
 use crate::certificates::tls;
 use crate::loader::hash_seed;
@@ -11,6 +12,7 @@ use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, Sockets
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
 use sanderling_os::clock::unix_seconds;
+use sanderling_os::directory::Directory;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, Tls};
 use sanderling_tls::self_signed::localhost;
@@ -19,6 +21,7 @@ use sanderling_zone_files as zone_files;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +38,23 @@ const SITE: &[BuiltinFile] = &[
     BuiltinFile { path: "robots.txt", bytes: include_bytes!("../demo/site/robots.txt") },
 ];
 
+/// A short file of it.
+const BUILTIN_PATH: &str = "robots.txt";
+
 /// Time between two checks whether the server has stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Serves the built-in domain at these addresses until a signal stops it.
-pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit {
+/// Serves the built-in domain at these addresses until a signal stops it. Its site is the directory `site`, if there is
+/// one.
+pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr, site: Option<&Path>) -> Exit {
+    let (root, path) = match site.map(|path| (path, Directory::open(path))) {
+        None => (Root::Builtin(SITE), BUILTIN_PATH),
+        Some((_, Ok(directory))) => (Root::Directory(Arc::new(directory)), ""),
+        Some((path, Err(error))) => {
+            log_error(&format!("cannot open the site `{}`: {}", path.display(), error_text(&error)));
+            return Exit::Failure;
+        }
+    };
     let flags = Flags { http_listen: vec![http], https_listen: vec![https], dns_listen: vec![dns], ..Flags::default() };
     if let Err(diagnostics) = Config::from_flags(&flags) {
         report(&diagnostics);
@@ -59,7 +74,7 @@ pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit 
             return Exit::Failure;
         }
     };
-    match serve(&config.limits, &listeners) {
+    match serve(&config.limits, &listeners, (root, path)) {
         Ok(()) => Exit::Success,
         Err(error) => {
             log_error(&format!("cannot serve: {}", error_text(&error)));
@@ -68,15 +83,16 @@ pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit 
     }
 }
 
-fn serve(limits: &Limits, listeners: &Listeners) -> io::Result<()> {
+/// Serves the site at `root`, where `path` is a short file to try.
+fn serve(limits: &Limits, listeners: &Listeners, (root, path): (Root, &str)) -> io::Result<()> {
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT])?;
     let announcement = listeners.announcement();
     let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
     let socket_sets = socket_sets(listeners);
-    let snapshot = Snapshot { tls: Some(Arc::new(self_signed_tls()?)), ..snapshot(limits) };
+    let snapshot = Snapshot { tls: Some(Arc::new(self_signed_tls()?)), ..snapshot(limits, root) };
     let server = Server::new(snapshot, options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
     server.run(&socket_sets, 1, |server| {
-        print(&format!("{announcement}\n{}", greeting(bound[0], bound[1], bound[2])));
+        print(&format!("{announcement}\n{}", greeting(bound[0], bound[1], bound[2], path)));
         let stopped = wait_for_stop(server, &signals);
         server.drain(DrainMode::Stopping);
         // From now on, clients are refused instead of waiting for an answer.
@@ -84,12 +100,12 @@ fn serve(limits: &Limits, listeners: &Listeners) -> io::Result<()> {
     })?
 }
 
-fn snapshot(limits: &Limits) -> Snapshot {
+fn snapshot(limits: &Limits, root: Root) -> Snapshot {
     let seed = hash_seed();
     let apex = DomainName::parse(APEX).expect("the built-in name is valid");
     let zone = zone_files::parse(&apex, "demo.zone", ZONE, limits, seed).expect("the built-in zone is valid");
     let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
-    let site = Site { id: 0, hosts: vec![APEX.to_owned()], root: Root::Builtin(SITE), options: SiteOptions::default() };
+    let site = Site { id: 0, hosts: vec![APEX.to_owned()], root, options: SiteOptions::default() };
     Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones)
 }
 
@@ -111,8 +127,8 @@ fn wait_for_stop(server: &Server, signals: &Signals) -> io::Result<()> {
     Ok(())
 }
 
-/// The lines that `demo` prints, to be pasted into another terminal.
-fn greeting(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> String {
+/// The lines that `demo` prints, to be pasted into another terminal. They request the file at `path` of the site.
+fn greeting(http: SocketAddr, https: SocketAddr, dns: SocketAddr, path: &str) -> String {
     let (http, https, dns) = (reachable(http), reachable(https), reachable(dns));
     let (server, port) = (dns.ip(), dns.port());
     format!(
@@ -123,10 +139,10 @@ fn greeting(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> String {
 or query it in another \
 terminal:
 
-  curl -i http://{http}/robots.txt
-  curl --connect-to ::{http} http://{APEX}/robots.txt
+  curl -i http://{http}/{path}
+  curl --connect-to ::{http} http://{APEX}/{path}
   curl --insecure \
-https://{https}/robots.txt
+https://{https}/{path}
   dig @{server} -p {port} {APEX}
   dig @{server} -p {port} blog.{APEX}
   dig @{server} -p \
@@ -153,12 +169,12 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
 
     #[test]
     fn greeting_has_reachable_addresses() {
-        let text = greeting("[::]:80".parse().unwrap(), "[::1]:443".parse().unwrap(), "0.0.0.0:53".parse().unwrap());
-        assert!(text.contains("  http://[::1]:80/\n"), "{text}");
+        let text =
+            greeting("[::]:80".parse().unwrap(), "[::1]:443".parse().unwrap(), "0.0.0.0:53".parse().unwrap(), "a.txt");
+        assert!(text.contains("  http://[::1]:80/\n") && text.contains("curl -i http://[::1]:80/a.txt\n"), "{text}");
         assert!(text.contains("  dig @127.0.0.1 -p 53 sanderling.test\n"), "{text}");
     }
 

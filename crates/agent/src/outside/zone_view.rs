@@ -1,23 +1,25 @@
 //! A zone as other machines see it: its delegation, its DS records, and the answers of its name servers.
 
+use super::parent_view::{
+    Delegation, DsView, ParentView, ask_parents, common_delegation, ds_text, first_known, host_text,
+};
 use crate::caa::{self, Issuance};
-use crate::dns_exchange::{ExchangeError, IDLE_TIMEOUT, RCODE_NXDOMAIN, REPLY_TIMEOUT, can_connect, exchange};
+use crate::dns_exchange::{ExchangeError, IDLE_TIMEOUT, REPLY_TIMEOUT, can_connect, exchange};
 use crate::name_servers::{Answer, NameServer, NameServers};
 use crate::parent_servers::ParentServers;
-use crate::resolvers::address_of;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
-use sanderling_dns::client::{QueryKind, Referral, Reply, ReplyError};
-use sanderling_dns::rdata::{self, PresentationFormat};
+use sanderling_dns::client::{QueryKind, Reply};
+use sanderling_dns::rdata;
 use sanderling_dns::{Name, NameBuf, Rtype};
-use sanderling_dnssec::Ds;
 use sanderling_zone_files::wire_name;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Servers of the parent zone that are asked in turn.
-const PARENT_SERVERS_MAX: usize = 8;
+/// Why nothing is known if no server is found.
+const NO_PARENTS: &str = "the parent zone has no servers";
 /// Queries to a server that does not answer: a datagram may be lost.
 const ATTEMPTS: usize = 2;
 /// Where the expiration is in a RRSIG record (RFC 4034 §3.1).
@@ -32,10 +34,12 @@ pub struct ZoneView {
     pub apex: DomainName,
     /// The answers of this server, or why there are none.
     pub own: Result<OwnAnswers, String>,
-    /// The delegation in the parent zone, or why it is not known.
+    /// The delegation in the parent zone, or why it is not known: that of the first server which shows one.
     pub delegation: Result<Delegation, String>,
-    /// The DS records of the parent zone, or why they are not known.
+    /// The DS records of the parent zone, or why they are not known: those of the first server which answers.
     pub parent_ds: Result<Vec<DsView>, String>,
+    /// The answers of all servers of the parent zone.
+    pub parents: Vec<ParentView>,
     /// The name servers, each at each of its addresses.
     pub servers: Vec<ServerView>,
     /// Name servers without a known address, and why.
@@ -58,31 +62,6 @@ pub struct OwnAnswers {
     /// The DS records that the parent zone should have (CDS, RFC 7344), as text for the registrar. None while the keys
     /// are not ready.
     pub wanted_ds: Vec<String>,
-}
-
-/// The delegation of a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delegation {
-    /// The parent zone does not have the zone.
-    None,
-    /// The servers of the parent zone serve this zone too, so that they do not refer.
-    Hidden,
-    /// As in the zone.
-    Servers {
-        /// The name servers, as [`OwnAnswers::servers`].
-        servers: Vec<String>,
-        /// Their addresses.
-        glue: Vec<(String, IpAddr)>,
-    },
-}
-
-/// A DS record of the parent zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DsView {
-    /// `12345 13 2 ABCD…`.
-    pub text: String,
-    /// Whether it belongs to a DNSKEY record of this server.
-    pub has_key: bool,
 }
 
 /// A name server at one address.
@@ -133,6 +112,8 @@ pub(super) struct ZoneLook {
     pub(super) parent_servers: ParentServers,
     /// The servers of the parent zone, if they were given.
     pub(super) parents: Vec<SocketAddr>,
+    /// Permits to ask servers of parent zones.
+    pub(super) parent_queries: Rc<Semaphore>,
     pub(super) config: Rc<Config>,
 }
 
@@ -147,22 +128,15 @@ impl ZoneLook {
             tasks.spawn_local(async move { (index, look_at_server(server, name).await) });
         }
         let servers = super::in_order(tasks).await;
-        let parents = self.parents_of(&apex).await;
-        let (delegation, parent_ds) = match parents {
-            Ok(parents) => {
-                let delegation = delegation(&parents, name.as_name()).await;
-                let ds = self.parent_servers.first_answer(&name, &parents).await;
-                let view = |ds: &Ds| DsView {
-                    text: ds_text(&ds.rdata()),
-                    has_key: keys.iter().any(|key| ds.is_of(key, name.as_name())),
-                };
-                (delegation, ds.map(|records| records.iter().map(view).collect()))
-            }
-            Err(problem) => (Err(problem.clone()), Err(problem)),
+        let (parents, no_answer) = match self.parents_of(&apex).await {
+            Ok(servers) => (ask_parents(servers, &name, &keys, &self.parent_queries).await, NO_PARENTS.to_owned()),
+            Err(problem) => (Vec::new(), problem),
         };
+        let delegation = common_delegation(&parents).unwrap_or_else(|| Err(no_answer.clone()));
+        let parent_ds = first_known(parents.iter().map(|parent| &parent.ds)).unwrap_or(Err(no_answer));
         let own = self.own_answers(name.as_name(), !keys.is_empty()).await;
         let forbidden = self.forbidden(&apex).await;
-        ZoneView { own, delegation, parent_ds, servers, without_address, forbidden, apex }
+        ZoneView { own, delegation, parent_ds, parents, servers, without_address, forbidden, apex }
     }
 
     /// The servers of the parent zone.
@@ -222,35 +196,6 @@ impl ZoneLook {
     }
 }
 
-/// The delegation that the first server of the parent zone which answers has.
-async fn delegation(parents: &[SocketAddr], apex: Name<'_>) -> Result<Delegation, String> {
-    let mut problem = "the parent zone has no servers".to_owned();
-    for &server in parents.iter().take(PARENT_SERVERS_MAX) {
-        let read = |reply: &Reply<'_>| match reply.referral(apex)? {
-            Some(referral) => Ok(delegation_of(&referral)),
-            None if !reply.is_authoritative() => {
-                Err(ReplyError::Malformed("the server is not authoritative for the parent zone"))
-            }
-            None if reply.records(apex, Rtype::NS)?.is_empty() => Ok(Delegation::None),
-            None => Ok(Delegation::Hidden),
-        };
-        match exchange(server, (QueryKind::Records(Rtype::NS), apex), None, REPLY_TIMEOUT, read).await {
-            Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => return Ok(Delegation::None),
-            Ok(delegation) => return Ok(delegation),
-            Err(error) => problem = format!("the server {server} of the parent zone: {error}"),
-        }
-    }
-    Err(problem)
-}
-
-fn delegation_of(referral: &Referral) -> Delegation {
-    let glue = referral.glue.iter().filter_map(|(host, rdata)| Some((host_text(host.as_name()), address_of(rdata)?)));
-    Delegation::Servers {
-        servers: referral.servers.iter().map(|host| host_text(host.as_name())).collect(),
-        glue: glue.collect(),
-    }
-}
-
 async fn look_at_server(server: NameServer, apex: NameBuf) -> ServerView {
     let mut answer = ServerAnswer::NoRoute;
     for _ in 0..ATTEMPTS {
@@ -284,13 +229,4 @@ async fn ask_for_soa(server: SocketAddr, apex: Name<'_>) -> ServerAnswer {
         ExchangeError::Network(error) => ServerAnswer::Silent(error_text(&error)),
         ExchangeError::NoAnswer => ServerAnswer::Silent(format!("nothing arrives in {} s", REPLY_TIMEOUT.as_secs())),
     })
-}
-
-/// A name in lower case, without the dot at its end.
-fn host_text(host: Name<'_>) -> String {
-    host.to_lowercase().to_string().trim_end_matches('.').to_owned()
-}
-
-fn ds_text(rdata: &[u8]) -> String {
-    PresentationFormat::new(Rtype::DS, rdata).to_string()
 }

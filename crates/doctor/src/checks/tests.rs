@@ -5,8 +5,8 @@ use super::*;
 use crate::facts::{CheckProblem, CheckReport, Holder, OpenFileFacts, PortFacts, Running, ServerFacts, Transport};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use sanderling_agent::outside::{
-    CaaView, ClockView, Connection, ConnectionView, Delegation, DsView, HostView, OutsideView, OwnAnswers, Presented,
-    ServerAnswer, ServerView, Trust, ZoneView,
+    CaaView, ClockView, Connection, ConnectionView, Delegation, DsView, HostView, OutsideView, OwnAnswers, ParentView,
+    Presented, ServerAnswer, ServerView, Trust, ZoneView,
 };
 use sanderling_config::{DomainName, Service};
 use std::net::{IpAddr, SocketAddr};
@@ -40,15 +40,33 @@ fn server_view(host: &str, address: &str) -> ServerView {
     ServerView { host: host.to_owned(), address: socket(address), answer, tcp_problem: None }
 }
 
-fn zone_view() -> ZoneView {
-    ZoneView {
-        apex: DomainName::parse("example.com").expect("a name"),
-        own: Ok(own_answers()),
+/// A server of the parent zone.
+fn parent_view(address: &str) -> ParentView {
+    ParentView {
+        server: socket(address),
         delegation: Ok(Delegation::Servers {
             servers: vec!["ns.example.net".to_owned(), "ns1.example.com".to_owned()],
             glue: vec![("ns1.example.com".to_owned(), ip("5.9.1.2"))],
         }),
-        parent_ds: Ok(vec![DsView { text: DS.to_owned(), has_key: true }]),
+        ds: Ok(vec![DsView { text: DS.to_owned(), has_key: true }]),
+    }
+}
+
+fn zone_view() -> ZoneView {
+    let ParentView { delegation, ds: parent_ds, .. } = parent_view("5.9.8.1:53");
+    // A server that answers nothing, and one that serves the zone too, are not compared.
+    let silent = ParentView {
+        delegation: Err("nothing arrives".to_owned()),
+        ds: Err("nothing arrives".to_owned()),
+        ..parent_view("5.9.8.3:53")
+    };
+    let of_both = ParentView { delegation: Ok(Delegation::Hidden), ..parent_view("5.9.8.4:53") };
+    ZoneView {
+        apex: DomainName::parse("example.com").expect("a name"),
+        own: Ok(own_answers()),
+        delegation,
+        parent_ds,
+        parents: vec![parent_view("5.9.8.1:53"), parent_view("5.9.8.2:53"), silent, of_both],
         servers: vec![server_view("ns1.example.com", "5.9.1.2:53"), server_view("ns.example.net", "5.9.7.7:53")],
         without_address: Vec::new(),
         forbidden: Vec::new(),
@@ -355,6 +373,41 @@ const FAULTS: &[Fault] = &[
         "glue",
         "no address of it (glue)",
         "at the registrar: 5.9.1.2",
+    ),
+    (
+        "a server of the parent zone with another delegation",
+        |facts| {
+            let servers = vec!["ns.parking.example".to_owned()];
+            let glue = vec![("ns1.example.com".to_owned(), ip("5.9.1.2"))];
+            facts.zone().parents[1].delegation = Ok(Delegation::Servers { servers, glue });
+        },
+        "delegation",
+        "has ns.parking.example, and its server 5.9.8.1 has ns.example.net, ns1.example.com",
+        "tell the registrar",
+    ),
+    (
+        "a server of the parent zone without the delegation",
+        |facts| facts.zone().parents[1].delegation = Ok(Delegation::None),
+        "delegation",
+        "this server of the parent zone has no delegation, and its server 5.9.8.1 has ns.example.net",
+        "tell the registrar",
+    ),
+    (
+        "a server of the parent zone with other glue",
+        |facts| match &mut facts.zone().parents[1].delegation {
+            Ok(Delegation::Servers { glue, .. }) => glue[0].1 = ip("5.9.1.9"),
+            other => panic!("{other:?}"),
+        },
+        "glue",
+        "has ns1.example.com at 5.9.1.9, and its server 5.9.8.1 has ns1.example.com at 5.9.1.2",
+        "tell the registrar",
+    ),
+    (
+        "a server of the parent zone without the DS record",
+        |facts| facts.zone().parents[1].ds = Ok(Vec::new()),
+        "DS",
+        "this server of the parent zone has no DS record, and its server 5.9.8.1 has 12345 13 2 AB",
+        "tell the registrar",
     ),
     (
         "DS without a key",

@@ -2,9 +2,9 @@
 
 use super::{Judgement, Verdict};
 use crate::facts::Facts;
-use sanderling_agent::outside::{Delegation, DsView, OwnAnswers, ServerAnswer, ServerView, ZoneView};
+use sanderling_agent::outside::{Delegation, DsView, OwnAnswers, ParentView, ServerAnswer, ServerView, ZoneView};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The judgements of each zone.
 fn of_zones(facts: &Facts, judge: impl Fn(&ZoneView) -> Vec<Judgement>) -> Vec<Judgement> {
@@ -15,14 +15,17 @@ fn of_zones(facts: &Facts, judge: impl Fn(&ZoneView) -> Vec<Judgement>) -> Vec<J
     }
 }
 
-/// One judgement of each zone.
-fn of_each_zone(facts: &Facts, judge: impl Fn(&ZoneView) -> Option<Verdict>) -> Vec<Judgement> {
-    of_zones(facts, |zone| judge(zone).map(|verdict| (zone.apex.to_string(), verdict)).into_iter().collect())
-}
-
 /// Whether the parent zone has the name servers of the zone.
 pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
-    let mut judgements = of_each_zone(facts, |zone| Some(delegation_of(zone)));
+    let servers = |delegation: &Delegation| match delegation {
+        Delegation::Hidden => None,
+        Delegation::None => Some(BTreeSet::new()),
+        Delegation::Servers { servers, .. } => Some(servers.iter().cloned().collect()),
+    };
+    let mut judgements = of_zones(facts, |zone| {
+        let others = deviating(zone, |parent| servers(parent.delegation.as_ref().ok()?), "no delegation");
+        [vec![(zone.apex.to_string(), delegation_of(zone))], others].concat()
+    });
     if let Some(count) = facts.seen().map(|seen| seen.left_out_count).filter(|count| *count > 0) {
         let why = "they are not looked at: give the name of one of them";
         judgements.push((format!("{count} more zones and hosts"), Verdict::unknown(why)));
@@ -32,6 +35,22 @@ pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
         judgements.push(("no domain".to_owned(), Verdict::unknown(why)));
     }
     judgements
+}
+
+/// The servers of the parent zone whose answer is not that of the first one which has an answer; `none` stands for an
+/// empty one.
+fn deviating(zone: &ZoneView, answer: impl Fn(&ParentView) -> Option<BTreeSet<String>>, none: &str) -> Vec<Judgement> {
+    let mut answers = zone.parents.iter().filter_map(|parent| Some((parent.server, answer(parent)?)));
+    let Some((first_server, first)) = answers.next() else { return Vec::new() };
+    let text = |answer: BTreeSet<String>| list_or(&answer.into_iter().collect::<Vec<_>>(), none);
+    let judge = |(server, other): (SocketAddr, BTreeSet<String>)| {
+        let (other, first, first_server) = (text(other), text(first.clone()), first_server.ip());
+        let what = format!("this server of the parent zone has {other}, and its server {first_server} has {first}");
+        let remedy = "after a change at the registrar, wait until all servers of the parent zone have it; if they \
+                      still differ after a day, tell the registrar";
+        (format!("{} at {}", zone.apex, server.ip()), Verdict::wrong(what, remedy))
+    };
+    answers.filter(|(_, other)| *other != first).map(judge).collect()
 }
 
 fn delegation_of(zone: &ZoneView) -> Verdict {
@@ -62,8 +81,16 @@ fn delegation_of(zone: &ZoneView) -> Verdict {
 
 /// Whether the parent zone has the addresses of name servers that are in the zone.
 pub(super) fn glue(facts: &Facts) -> Vec<Judgement> {
+    let addresses = |parent: &ParentView| match &parent.delegation {
+        Ok(Delegation::Servers { glue, .. }) => {
+            Some(glue.iter().map(|(host, address)| format!("{host} at {address}")).collect())
+        }
+        _ => None,
+    };
     of_zones(facts, |zone| match (&zone.own, &zone.delegation) {
-        (Ok(own), Ok(Delegation::Servers { servers, glue })) => glue_of(own, servers, glue),
+        (Ok(own), Ok(Delegation::Servers { servers, glue })) => {
+            [glue_of(own, servers, glue), deviating(zone, addresses, "no address")].concat()
+        }
         // The check of the delegation says why it is not known.
         _ => Vec::new(),
     })
@@ -187,12 +214,17 @@ fn signature_verdict(expires_unix_s: u32, now_unix_s: u64) -> Verdict {
 
 /// Whether the DS records of the parent zone belong to the keys of the zone.
 pub(super) fn ds(facts: &Facts) -> Vec<Judgement> {
-    of_each_zone(facts, |zone| {
-        let own = zone.own.as_ref().ok()?;
-        Some(match &zone.parent_ds {
+    let texts = |parent: &ParentView| {
+        let records = parent.ds.as_ref().ok()?;
+        Some(records.iter().map(|record| record.text.clone()).collect())
+    };
+    of_zones(facts, |zone| {
+        let Ok(own) = &zone.own else { return Vec::new() };
+        let verdict = match &zone.parent_ds {
             Err(why) => Verdict::unknown(why),
             Ok(records) => ds_verdict(own, records, zone.apex.as_str()),
-        })
+        };
+        [vec![(zone.apex.to_string(), verdict)], deviating(zone, texts, "no DS record")].concat()
     })
 }
 

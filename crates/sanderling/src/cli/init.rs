@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// Write a configuration, a zone and a site for a domain on this machine
 ///
 /// It writes sanderling.toml, zones/NAME.zone with the addresses of this machine, and public/index.html, and says what
-/// to enter at the registrar and which command comes next. It overwrites nothing, and keeps a folder `public` with
-/// files as it is.
+/// to enter at the registrar and which command comes next. It overwrites nothing but a configuration that has only
+/// comments, such as that of a package, and keeps a folder `public` with files as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling init example.com

@@ -62,10 +62,15 @@ fn release_is_a_folder_or_the_one_before() {
 
 #[test]
 fn demo_has_default_addresses() {
-    let expected = |http, https, dns| Command::Demo { http: address(http), https: address(https), dns: address(dns) };
-    assert_eq!(command("sanderling demo"), expected("127.0.0.1:8080", "127.0.0.1:8443", "127.0.0.1:5353"));
-    let given = command("sanderling demo --http [::1]:0 --https [::1]:1 --dns 127.0.0.1:0");
-    assert_eq!(given, expected("[::1]:0", "[::1]:1", "127.0.0.1:0"));
+    let expected = |http, https, dns, site: Option<&str>| Command::Demo {
+        http: address(http),
+        https: address(https),
+        dns: address(dns),
+        site: site.map(PathBuf::from),
+    };
+    assert_eq!(command("sanderling demo"), expected("127.0.0.1:8080", "127.0.0.1:8443", "127.0.0.1:5353", None));
+    let given = command("sanderling demo --http [::1]:0 --https [::1]:1 --dns 127.0.0.1:0 --site public");
+    assert_eq!(given, expected("[::1]:0", "[::1]:1", "127.0.0.1:0", Some("public")));
 }
 
 #[test]

@@ -2,12 +2,29 @@
 
 use std::process::Command;
 
-use sanderling_testkit::{DEADLINE, ListenerCounts, TestServer, run_to_end};
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, run, run_to_end};
+
+const ON_FREE_PORTS: [&str; 7] = ["demo", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--dns", "127.0.0.1:0"];
 
 #[test]
 fn printed_commands_work() {
-    let arguments = ["demo", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--dns", "127.0.0.1:0"];
-    let mut server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
+    check_printed_commands(&ON_FREE_PORTS, "User-agent");
+}
+
+#[test]
+fn directory_takes_the_place_of_the_built_in_site() {
+    let page = b"<!doctype html><html><title>own</title></html>\n";
+    let directory = TestDirectory::with(&[("public/index.html", page), ("public/a.txt", b"a\n")]);
+    let folder = directory.argument("public");
+    check_printed_commands(&[&ON_FREE_PORTS[..], &["--site", &folder]].concat(), "<title>own</title>");
+    let missing = run(&[&ON_FREE_PORTS[..], &["--site", &directory.argument("none")]].concat());
+    assert!(missing.code() == Some(1) && missing.errors.contains("cannot open the site `"), "{missing}");
+}
+
+/// Runs all commands that the demo prints, of which those of `curl` print a file with `content`.
+#[track_caller]
+fn check_printed_commands(arguments: &[&str], content: &str) {
+    let mut server = TestServer::start(arguments, ListenerCounts { http: 1, dns: 1 });
     let (mut curl_count, mut dig_count) = (0, 0);
     loop {
         let line = server.next_line();
@@ -19,7 +36,7 @@ fn printed_commands_work() {
             "curl" => {
                 curl_count += 1;
                 let output = output_of_line(&words, &["--silent", "--show-error", "--fail", "--noproxy", "*"]);
-                assert!(output.contains("User-agent"), "{line}: {output}");
+                assert!(output.contains(content), "{line}: {output}");
             }
             "dig" => {
                 dig_count += 1;

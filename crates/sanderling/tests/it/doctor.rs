@@ -21,6 +21,7 @@ const LIMITS: &str =
 const ONE_DNS: ListenerCounts = ListenerCounts { http: 0, dns: 1 };
 const SECONDARY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const PARENT_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
+const SECOND_PARENT_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 
 /// The domain `example.test`, before it is served.
 struct World {
@@ -33,6 +34,8 @@ struct World {
     zone: String,
     secondary_zone: Option<(&'static str, String)>,
     parent_zone: String,
+    /// The parent zone at its second server, if it differs there.
+    second_parent_zone: Option<String>,
     /// The configuration in addition to listeners, site and zone.
     more: String,
     serves: bool,
@@ -56,6 +59,7 @@ impl World {
             zone: ZONE.to_owned(),
             secondary_zone: Some(("example.test", ZONE.to_owned())),
             parent_zone: PARENT.to_owned(),
+            second_parent_zone: None,
             more: String::new(),
             serves: true,
             open_files: None,
@@ -86,6 +90,9 @@ impl World {
             TestServer::start(&["serve", "--zone", &zone, "--dns", &address.to_string()], ONE_DNS)
         };
         let _parent = zone_server("test", "parent/test.zone", self.parent);
+        let second_parent = free_address_at(SECOND_PARENT_SERVER);
+        write("parent/second.zone", self.second_parent_zone.as_ref().unwrap_or(&self.parent_zone));
+        let _second_parent = zone_server("test", "parent/second.zone", second_parent);
         let _secondary = self.secondary_zone.as_ref().map(|(name, text)| {
             write("secondary/zone", text);
             zone_server(name, "secondary/zone", self.secondary)
@@ -105,7 +112,7 @@ impl World {
         };
         let (config, control) = (self.directory.argument("sanderling.toml"), self.directory.argument("control"));
         command.args(["doctor", "--json", "--config", &config, "--control", &control]);
-        command.args(["--parent-server", &self.parent.to_string()]);
+        command.args(["--parent-server", &self.parent.to_string(), "--parent-server", &second_parent.to_string()]);
         let ended = run_to_end(command, DEADLINE);
         (ended.code(), findings(&ended), ended)
     }
@@ -199,6 +206,21 @@ const FAULTS: &[Fault] = &[
         |world| world.parent_zone = PARENT.replace("ns2.example A 127.0.0.2\n", ""),
         "glue",
         &["ns2.example.test", "no address of it (glue)", "127.0.0.2"],
+    ),
+    (
+        |world| world.second_parent_zone = Some(PARENT.replace("ns2.example", "ns3.example")),
+        "delegation",
+        &["example.test at 127.0.0.5", "has ns1.example.test, ns3.example.test, and its server 127.0.0.4 has ns1"],
+    ),
+    (
+        |world| world.second_parent_zone = Some(PARENT.replace("127.0.0.2", "127.0.0.9")),
+        "glue",
+        &["example.test at 127.0.0.5", "ns2.example.test at 127.0.0.9, and its server 127.0.0.4 has"],
+    ),
+    (
+        |world| world.second_parent_zone = Some(format!("{PARENT}example DS 7 13 2 {}\n", "AB".repeat(32))),
+        "DS",
+        &["example.test at 127.0.0.5", "has 7 13 2 ABAB", "and its server 127.0.0.4 has no DS record"],
     ),
     (
         |world| world.parent_zone = format!("{PARENT}example DS 7 13 2 {}\n", "AB".repeat(32)),

@@ -74,6 +74,11 @@ fn nothing_is_overwritten() {
             assert_eq!(content.as_deref(), (other == *file).then_some("mine"), "{other}");
         }
     }
+    // As a package installs it.
+    let directory = TestDirectory::with(&[(FILES[0], b"# http.listen = []\n\n  # site\n")]);
+    let ended = run(&["init", "example.com", "--yes", "--dir", &directory.argument("")]);
+    let text = fs::read_to_string(directory.path().join(FILES[0])).expect("there");
+    assert!(ended.code() == Some(0) && text.contains("[domain.\"example.com\"]\n"), "{ended}\n{text}");
     let directory = TestDirectory::with(&[("public/app.js", b"mine")]);
     let ended = run(&["init", "example.com", "--yes", "--dir", &directory.argument("")]);
     assert!(ended.code() == Some(0) && ended.text().contains("as it was"), "{ended}");
