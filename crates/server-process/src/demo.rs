@@ -1,5 +1,5 @@
-//! The command `demo`: serves a built-in domain on this machine, without a supervisor. A directory can take the place of
-//! its site.
+//! The command `demo`: serves a built-in domain on this machine, without a supervisor. A directory can take the
+//! place of its site.
 
 use crate::certificates::tls;
 use crate::loader::hash_seed;

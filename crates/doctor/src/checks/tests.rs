@@ -382,14 +382,14 @@ const FAULTS: &[Fault] = &[
             facts.zone().parents[1].delegation = Ok(Delegation::Servers { servers, glue });
         },
         "delegation",
-        "has ns.parking.example, and its server 5.9.8.1 has ns.example.net, ns1.example.com",
+        "has ns.parking.example, and 5.9.8.1 has ns.example.net, ns1.example.com",
         "tell the registrar",
     ),
     (
         "a server of the parent zone without the delegation",
         |facts| facts.zone().parents[1].delegation = Ok(Delegation::None),
         "delegation",
-        "this server of the parent zone has no delegation, and its server 5.9.8.1 has ns.example.net",
+        "this server of the parent zone lacks ns.example.net, ns1.example.com, which 5.9.8.1 has",
         "tell the registrar",
     ),
     (
@@ -399,14 +399,14 @@ const FAULTS: &[Fault] = &[
             other => panic!("{other:?}"),
         },
         "glue",
-        "has ns1.example.com at 5.9.1.9, and its server 5.9.8.1 has ns1.example.com at 5.9.1.2",
+        "has ns1.example.com at 5.9.1.9, and 5.9.8.1 has ns1.example.com at 5.9.1.2",
         "tell the registrar",
     ),
     (
         "a server of the parent zone without the DS record",
         |facts| facts.zone().parents[1].ds = Ok(Vec::new()),
         "DS",
-        "this server of the parent zone has no DS record, and its server 5.9.8.1 has 12345 13 2 AB",
+        "this server of the parent zone lacks 12345 13 2 AB, which 5.9.8.1 has",
         "tell the registrar",
     ),
     (

@@ -4,7 +4,7 @@ use super::{Judgement, Verdict};
 use crate::facts::Facts;
 use sanderling_agent::outside::{Delegation, DsView, OwnAnswers, ParentView, ServerAnswer, ServerView, ZoneView};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// The judgements of each zone.
 fn of_zones(facts: &Facts, judge: impl Fn(&ZoneView) -> Vec<Judgement>) -> Vec<Judgement> {
@@ -23,7 +23,7 @@ pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
         Delegation::Servers { servers, .. } => Some(servers.iter().cloned().collect()),
     };
     let mut judgements = of_zones(facts, |zone| {
-        let others = deviating(zone, |parent| servers(parent.delegation.as_ref().ok()?), "no delegation");
+        let others = deviating(zone, |parent| servers(parent.delegation.as_ref().ok()?));
         [vec![(zone.apex.to_string(), delegation_of(zone))], others].concat()
     });
     if let Some(count) = facts.seen().map(|seen| seen.left_out_count).filter(|count| *count > 0) {
@@ -37,20 +37,27 @@ pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
     judgements
 }
 
-/// The servers of the parent zone whose answer is not that of the first one which has an answer; `none` stands for an
-/// empty one.
-fn deviating(zone: &ZoneView, answer: impl Fn(&ParentView) -> Option<BTreeSet<String>>, none: &str) -> Vec<Judgement> {
-    let mut answers = zone.parents.iter().filter_map(|parent| Some((parent.server, answer(parent)?)));
+/// The servers of the parent zone whose answer is not that of the first one which has an answer.
+fn deviating(zone: &ZoneView, answer: impl Fn(&ParentView) -> Option<BTreeSet<String>>) -> Vec<Judgement> {
+    let mut answers = zone.parents.iter().filter_map(|parent| Some((parent.server.ip(), answer(parent)?)));
     let Some((first_server, first)) = answers.next() else { return Vec::new() };
-    let text = |answer: BTreeSet<String>| list_or(&answer.into_iter().collect::<Vec<_>>(), none);
-    let judge = |(server, other): (SocketAddr, BTreeSet<String>)| {
-        let (other, first, first_server) = (text(other), text(first.clone()), first_server.ip());
-        let what = format!("this server of the parent zone has {other}, and its server {first_server} has {first}");
+    let only_of = |one: &BTreeSet<String>, other: &BTreeSet<String>| {
+        one.difference(other).cloned().collect::<Vec<String>>().join(", ")
+    };
+    let judge = |(server, other): (IpAddr, BTreeSet<String>)| {
+        let (lacking, own) = (only_of(&first, &other), only_of(&other, &first));
+        let differs = match (lacking.is_empty(), own.is_empty()) {
+            (true, true) => return None,
+            (false, true) => format!("lacks {lacking}, which {first_server} has"),
+            (true, false) => format!("has {own}, which {first_server} lacks"),
+            (false, false) => format!("has {own}, and {first_server} has {lacking}"),
+        };
         let remedy = "after a change at the registrar, wait until all servers of the parent zone have it; if they \
                       still differ after a day, tell the registrar";
-        (format!("{} at {}", zone.apex, server.ip()), Verdict::wrong(what, remedy))
+        let verdict = Verdict::wrong(format!("this server of the parent zone {differs}"), remedy);
+        Some((format!("{} at {server}", zone.apex), verdict))
     };
-    answers.filter(|(_, other)| *other != first).map(judge).collect()
+    answers.filter_map(judge).collect()
 }
 
 fn delegation_of(zone: &ZoneView) -> Verdict {
@@ -89,7 +96,7 @@ pub(super) fn glue(facts: &Facts) -> Vec<Judgement> {
     };
     of_zones(facts, |zone| match (&zone.own, &zone.delegation) {
         (Ok(own), Ok(Delegation::Servers { servers, glue })) => {
-            [glue_of(own, servers, glue), deviating(zone, addresses, "no address")].concat()
+            [glue_of(own, servers, glue), deviating(zone, addresses)].concat()
         }
         // The check of the delegation says why it is not known.
         _ => Vec::new(),
@@ -224,7 +231,7 @@ pub(super) fn ds(facts: &Facts) -> Vec<Judgement> {
             Err(why) => Verdict::unknown(why),
             Ok(records) => ds_verdict(own, records, zone.apex.as_str()),
         };
-        [vec![(zone.apex.to_string(), verdict)], deviating(zone, texts, "no DS record")].concat()
+        [vec![(zone.apex.to_string(), verdict)], deviating(zone, texts)].concat()
     })
 }
 

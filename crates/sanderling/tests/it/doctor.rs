@@ -210,17 +210,20 @@ const FAULTS: &[Fault] = &[
     (
         |world| world.second_parent_zone = Some(PARENT.replace("ns2.example", "ns3.example")),
         "delegation",
-        &["example.test at 127.0.0.5", "has ns1.example.test, ns3.example.test, and its server 127.0.0.4 has ns1"],
+        &["example.test at 127.0.0.5", "has ns3.example.test, and 127.0.0.4 has ns2.example.test"],
     ),
     (
         |world| world.second_parent_zone = Some(PARENT.replace("127.0.0.2", "127.0.0.9")),
         "glue",
-        &["example.test at 127.0.0.5", "ns2.example.test at 127.0.0.9, and its server 127.0.0.4 has"],
+        &[
+            "example.test at 127.0.0.5",
+            "has ns2.example.test at 127.0.0.9, and 127.0.0.4 has ns2.example.test at 127.0.0.2",
+        ],
     ),
     (
         |world| world.second_parent_zone = Some(format!("{PARENT}example DS 7 13 2 {}\n", "AB".repeat(32))),
         "DS",
-        &["example.test at 127.0.0.5", "has 7 13 2 ABAB", "and its server 127.0.0.4 has no DS record"],
+        &["example.test at 127.0.0.5", "has 7 13 2 ABAB", ", which 127.0.0.4 lacks"],
     ),
     (
         |world| world.parent_zone = format!("{PARENT}example DS 7 13 2 {}\n", "AB".repeat(32)),
