@@ -119,6 +119,13 @@ impl Progress {
         framing.wait(self)
     }
 
+    /// The request is answered, by no backend.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        debug_assert!(self.call.is_none());
+        (self.since_ms, self.wait_count, self.error) = (0, 0, None);
+    }
+
     /// A backend answers the request.
     pub(super) fn set_call(&mut self, call: CallHandle) {
         self.call = Some(call);

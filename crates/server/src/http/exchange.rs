@@ -206,7 +206,7 @@ fn answer_with_file<'s, F: Framing<'s>, const MAY_LOG: bool>(
             }
         }
     };
-    *progress = Progress::default();
+    progress.end();
     context.metrics.add(Counter::HttpRequests, 1);
     let file = hit.as_ref().map(FileHit::representation).map_err(|error| *error);
     let response = respond(request, file, context.clock.unix_s());

@@ -96,7 +96,7 @@ impl Http1 {
         if is_unanswered {
             let received = unanswered.flatten().map_or(unprocessed, |unanswered| &unanswered.head);
             let progress = std::mem::take(&mut self.progress);
-            let framing = Http1Framing { is_last: true, sink: &mut BodySink::default() };
+            let framing = Http1Framing { is_last: true, sink: None };
             exchange::refuse(Status::RequestTimeout, received, &progress, framing, connection, context);
         }
         is_unanswered
@@ -297,7 +297,7 @@ impl Http1 {
     ) -> Step<'s> {
         let asked = Asked { request, content: Some(&[]), connection, peer: *connection.client, waiter: context.waiter };
         let is_last = self.is_last(input, connection, context);
-        let framing = Http1Framing { is_last, sink: &mut BodySink::default() };
+        let framing = Http1Framing { is_last, sink: None };
         exchange::begin(&asked, &mut self.progress, framing, context)
     }
 
@@ -319,7 +319,8 @@ impl Http1 {
         // The rest of a body that a backend has not waited for is not skipped: it may be of any length.
         let is_cut = !is_whole && content.is_some();
         let is_last = is_cut || self.is_last(input, connection, context);
-        let step = exchange::begin(&asked, &mut self.progress, Http1Framing { is_last, sink: &mut sink }, context);
+        let step =
+            exchange::begin(&asked, &mut self.progress, Http1Framing { is_last, sink: Some(&mut sink) }, context);
         (step, sink)
     }
 
@@ -344,7 +345,7 @@ impl Http1 {
     ) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
         let progress = std::mem::take(&mut self.progress);
-        let framing = Http1Framing { is_last: true, sink: &mut BodySink::default() };
+        let framing = Http1Framing { is_last: true, sink: None };
         exchange::refuse(error.status(), received, &progress, framing, connection, context)
     }
 }
@@ -362,8 +363,8 @@ enum Skipping {
 struct Http1Framing<'f> {
     /// No further request is answered.
     is_last: bool,
-    /// Where the body goes, if the response depends on it.
-    sink: &'f mut BodySink,
+    /// Where the body goes, if the response depends on it; `None` without a body.
+    sink: Option<&'f mut BodySink>,
 }
 
 impl<'s> Framing<'s> for Http1Framing<'_> {
@@ -426,7 +427,9 @@ impl<'s> Framing<'s> for Http1Framing<'_> {
     }
 
     fn need_body(self, sink: BodySink, _progress: &mut Progress, _context: &mut Context<'_, 's>) -> Step<'s> {
-        *self.sink = sink;
+        if let Some(own) = self.sink {
+            *own = sink;
+        }
         Step::Partial
     }
 

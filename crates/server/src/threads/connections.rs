@@ -285,8 +285,10 @@ impl<'s> Connections<'s> {
 
     /// When the next connection expires, at the earliest, or handshakes that wait for their key are retried.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
-        let of_backends = self.backends.as_ref().and_then(|backends| backends.next_deadline_ms());
-        let next_ms = self.timers.next_ms().into_iter().chain(of_backends).min();
+        let next_ms = match &self.backends {
+            None => self.timers.next_ms(),
+            Some(backends) => self.timers.next_ms().into_iter().chain(backends.next_deadline_ms()).min(),
+        };
         self.key_queue.next_try_ms().map_or(next_ms, |try_ms| Some(next_ms.map_or(try_ms, |next| next.min(try_ms))))
     }
 
