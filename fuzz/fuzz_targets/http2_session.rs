@@ -73,7 +73,7 @@ fuzz_target!(|input: Input<'_>| {
             let content = match length_bytes {
                 0 => Content::Empty,
                 _ if session.has_room_for(&request, length_bytes) => Content::Bytes(&CONTENT[..length_bytes as usize]),
-                _ => Content::Later { body: (), length_bytes },
+                _ => Content::Later { body: (), length_bytes: Some(length_bytes) },
             };
             session.answer(request, HEAD, content, &limits, &mut out);
         }

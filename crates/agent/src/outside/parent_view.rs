@@ -25,7 +25,7 @@ pub enum Delegation {
     Hidden,
     /// As in the zone.
     Servers {
-        /// The name servers, as [`OwnAnswers::servers`].
+        /// The name servers, in the form of those of the zone itself.
         servers: Vec<String>,
         /// Their addresses.
         glue: Vec<(String, IpAddr)>,
