@@ -254,8 +254,7 @@ impl Simulation<'_> {
         }
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         self.connections.expire();
-        self.connections.exchange_with_backends();
-        self.connections.register_backends(|_, _| Ok(()));
+        self.connections.serve_backends(|_, _| Ok(()));
         self.connections.end_iteration();
     }
 

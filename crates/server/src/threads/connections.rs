@@ -222,9 +222,29 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Lets backends and clients take from each other what they have, until neither has more.
+    /// Whether there may be connections to backends: [`Connections::serve_backends`] serves them.
     #[inline]
-    pub(crate) fn exchange_with_backends(&mut self) {
+    pub(crate) fn has_backends(&self) -> bool {
+        self.backends.is_some()
+    }
+
+    /// Ends an iteration of the connections to backends: those whose deadline has passed, the exchange with clients,
+    /// and new ones for the poller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn serve_backends(&mut self, register: impl Fn(BorrowedFd<'_>, Key) -> io::Result<()>) {
+        let now_ms = self.clock.now_ms();
+        if let Some(backends) = &mut self.backends {
+            backends.expire(now_ms);
+        }
+        self.exchange_with_backends();
+        if let Some(backends) = &mut self.backends {
+            backends.register(register, now_ms);
+        }
+    }
+
+    /// Lets backends and clients take from each other what they have, until neither has more.
+    fn exchange_with_backends(&mut self) {
         for _ in 0..EXCHANGES_PER_ITERATION_MAX {
             let Some(backends) = &mut self.backends else { return };
             if !backends.has_work() {
@@ -240,13 +260,6 @@ impl<'s> Connections<'s> {
     /// Whether backends or their clients have work left.
     fn has_backend_work(&self) -> bool {
         self.backends.as_ref().is_some_and(|backends| backends.has_work())
-    }
-
-    /// Registers new connections to backends.
-    pub(crate) fn register_backends(&mut self, register: impl Fn(BorrowedFd<'_>, Key) -> io::Result<()>) {
-        if let Some(backends) = &mut self.backends {
-            backends.register(register, self.clock.now_ms());
-        }
     }
 
     /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
@@ -446,10 +459,6 @@ impl<'s> Connections<'s> {
     /// Serves or closes the connections whose deadline has passed, and tries handshakes that wait for their key.
     pub(crate) fn expire(&mut self) {
         let now_ms = self.clock.now_ms();
-        if let Some(backends) = &mut self.backends {
-            backends.expire(now_ms);
-            self.exchange_with_backends();
-        }
         if self.key_queue.next_try_ms().is_some_and(|try_ms| try_ms <= now_ms) {
             self.try_keys();
         }

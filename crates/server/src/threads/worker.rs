@@ -157,11 +157,12 @@ impl<'s> Worker<'s> {
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         ready_listeners.into_iter().for_each(|index| self.accept(index));
         self.connections.expire();
-        self.connections.exchange_with_backends();
-        let poller = &self.poller;
-        self.connections.register_backends(|descriptor, key| {
-            poller.register(&descriptor, Source::Backend(key).token(), Interest::ReadableAndWritable)
-        });
+        if self.connections.has_backends() {
+            let poller = &self.poller;
+            self.connections.serve_backends(|descriptor, key| {
+                poller.register(&descriptor, Source::Backend(key).token(), Interest::ReadableAndWritable)
+            });
+        }
         // After everything that closes connections: new ones get their permits immediately.
         self.resume_accepting();
         self.end_final_window()?;
