@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// How long after a change a file is not read. Its times change when a write begins, and a program that has written
 /// once will probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
-const RECENT_CHANGE: Duration = Duration::from_millis(20);
+pub(super) const RECENT_CHANGE: Duration = Duration::from_millis(20);
 /// Bytes of the longest file that is read only for its entity tag.
 const HASHED_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that are read for it in one step.

@@ -2,8 +2,7 @@
 
 use super::precompressed::is_usable;
 use super::*;
-use crate::files::open_file::EntryLimits;
-use crate::files::open_file::VariantId;
+use crate::files::open_file::{EntryLimits, RECENT_CHANGE, VariantId};
 use crate::options::CompressionOptions;
 use crate::site::sites::SiteOptions;
 use sanderling_http::SitePath;
@@ -11,7 +10,7 @@ use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
 use sanderling_os::file::{FileType, Metadata, STAT, Timestamp};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn metadata(length_bytes: u64, seconds: i64, nanoseconds: u32) -> Metadata {
     let moment = Timestamp { seconds, nanoseconds };
@@ -343,8 +342,11 @@ fn a_file_that_is_written_again_all_the_time_is_not_found() {
         // Longer each time, and with another content.
         let content = vec![version; 9_000 + usize::from(version)];
         std::fs::write(fixture.directory.path().join("a.txt"), content).expect("written");
+        let written_at = Instant::now();
         let found = fixture.attempt();
-        assert!(matches!(found, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{version}");
+        // On a busy machine the change may be an old one by then.
+        let is_recent = written_at.elapsed() < RECENT_CHANGE / 2;
+        assert!(!is_recent || matches!(found, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{version}");
     }
 }
 
