@@ -58,6 +58,10 @@ fuzz_target!(|input: Input<'_>| {
             let request = match received {
                 Received::Request(request) | Received::Content(request) => request,
                 Received::Refused(_) => continue,
+                Received::Passed(stream) => {
+                    let _ = session.take_passed(stream, 100, &mut out);
+                    continue;
+                }
                 Received::Partial | Received::Closed(_) => break,
             };
             if request.error().is_none() {
@@ -67,7 +71,11 @@ fuzz_target!(|input: Input<'_>| {
             let length_bytes = u64::from(input.content_bytes);
             if input.is_parking {
                 parked.push(request.stream());
-                session.park(request, &scratch.head);
+                if request.has_content() && length_bytes % 2 == 1 {
+                    session.pass_content(request, &scratch.head, &mut out);
+                } else {
+                    session.park(request, &scratch.head);
+                }
                 continue;
             }
             let content = match length_bytes {

@@ -1,7 +1,7 @@
 //! Translates the configuration of nginx, Caddy, BIND, NSD and Knot: `sanderling import`.
 //!
 //! Each format has a parser, which makes statements, a table of its directives, and an interpreter, which makes a
-//! [`model`] of the statements. One writer makes a configuration file of the model. What cannot be expressed is in the
+//! model of the statements. One writer makes a configuration file of the model. What cannot be expressed is in the
 //! [`Report`], statement by statement. This crate does no I/O: the files come from [`SourceFiles`].
 #![forbid(unsafe_code)]
 
