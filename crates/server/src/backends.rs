@@ -300,15 +300,14 @@ impl Backends {
             && let mut state = call.state()
             && let Some(text) = state.take_error_text()
         {
-            let message = format!("backend {} for `{}`: {text}", state.backend_name(), state.route_name());
-            self.problems.report(BackendProblem { backend: state.backend_name(), message });
+            let backend = state.backend_name();
+            let message = format!("backend {backend} for `{}`: {text}", state.route_name());
+            self.problems.report(BackendProblem { backend, message });
         }
         match progress {
             Progress::Waits => self.timers.queue(key, &mut connection.timer),
             Progress::Free => {
-                if let Some(call) = connection.end() {
-                    call.state().connection = None;
-                }
+                connection.end();
                 let (group_index, server_index) = connection.server;
                 let group = &mut self.groups[group_index];
                 group.servers[server_index].down = None;
@@ -321,17 +320,15 @@ impl Backends {
                 self.timers.queue(key, &mut connection.timer);
                 group.servers[server_index].idle.push(key);
             }
-            Progress::Over => self.close(key, now_ms),
+            Progress::Over => drop(self.close(key, now_ms)),
             Progress::Failed(error) => self.fail_connection(key, error, now_ms),
         }
     }
 
-    /// Closes a connection whose call, if it has one, is complete or given up.
-    fn close(&mut self, key: Key, now_ms: Milliseconds) {
-        let Some(mut connection) = self.connections.remove(key) else { return };
-        if let Some(call) = connection.end() {
-            call.state().connection = None;
-        }
+    /// Closes a connection, and returns its call.
+    fn close(&mut self, key: Key, now_ms: Milliseconds) -> Option<Call> {
+        let mut connection = self.connections.remove(key)?;
+        let call = connection.end();
         let (group_index, server_index) = connection.server;
         let group = &mut self.groups[group_index];
         let server = &mut group.servers[server_index];
@@ -341,6 +338,7 @@ impl Backends {
         if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
             self.assign(call, now_ms);
         }
+        call
     }
 
     /// A connection has failed: its request is tried on another one, if it may be.
@@ -353,13 +351,10 @@ impl Backends {
                 && !connection.has_received()
                 && (connection.call().is_some_and(|call| call.state().request.is_idempotent)
                     || (connection.is_reused && connection.has_sent_nothing())));
-        let call = connection.end();
         if is_unsent {
             self.groups[group_index].servers[server_index].note_failure(now_ms);
         }
-        self.close(key, now_ms);
-        if let Some(call) = call {
-            call.state().connection = None;
+        if let Some(call) = self.close(key, now_ms) {
             self.fail_or_repeat(call, error, may_repeat, now_ms);
         }
     }
@@ -406,17 +401,9 @@ impl Backends {
 
     /// Ends what has taken too long.
     pub(crate) fn expire(&mut self, now_ms: Milliseconds) {
-        while let Some((due_ms, key)) = self.timers.pop_due(now_ms) {
+        while let Some(key) = self.timers.pop_passed(now_ms, &mut self.connections, |connection| &mut connection.timer)
+        {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            let timer = &mut connection.timer;
-            if timer.queued_ms != due_ms {
-                continue;
-            }
-            timer.queued_ms = Milliseconds::MAX;
-            if timer.deadline_ms > now_ms {
-                self.timers.queue(key, timer);
-                continue;
-            }
             let (group, _) = connection.server;
             let connect_timeout = self.groups[group].backend().connect_timeout;
             let progress = connection.expire(connect_timeout, &mut self.awakened);

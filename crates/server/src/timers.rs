@@ -5,7 +5,7 @@
 //! queue one step per timeout.
 
 use crate::clock::Milliseconds;
-use crate::slab::Key;
+use crate::slab::{Key, Slab};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -43,11 +43,30 @@ impl Timers {
         self.0.peek().map(|Reverse((at_ms, _))| *at_ms)
     }
 
-    /// The next connection whose queued time is over.
-    pub(crate) fn pop_due(&mut self, now_ms: Milliseconds) -> Option<(Milliseconds, Key)> {
-        if self.next_ms()? > now_ms {
-            return None;
+    /// The next connection whose deadline has passed, which it then no longer has. `timer_of`: the timer of a
+    /// connection.
+    pub(crate) fn pop_passed<C>(
+        &mut self,
+        now_ms: Milliseconds,
+        connections: &mut Slab<C>,
+        timer_of: impl Fn(&mut C) -> &mut Timer,
+    ) -> Option<Key> {
+        while self.next_ms()? <= now_ms {
+            let Reverse((due_ms, key)) = self.0.pop()?;
+            let Some(connection) = connections.get_mut(key) else { continue };
+            let timer = timer_of(connection);
+            if timer.queued_ms != due_ms {
+                // A later entry of the queue that an earlier one has replaced.
+                continue;
+            }
+            timer.queued_ms = Milliseconds::MAX;
+            if timer.deadline_ms > now_ms {
+                self.queue(key, timer);
+                continue;
+            }
+            timer.deadline_ms = Milliseconds::MAX;
+            return Some(key);
         }
-        self.0.pop().map(|Reverse(due)| due)
+        None
     }
 }

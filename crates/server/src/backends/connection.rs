@@ -143,13 +143,16 @@ impl BackendConnection {
         self.state = State::Head(call);
     }
 
-    /// Ends the current request, and returns its call.
+    /// Ends the current request, and returns its call, which then has no connection.
     pub(super) fn end(&mut self) -> Option<Call> {
         self.is_reused = true;
         self.unprocessed = Vec::new();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => None,
-            State::Head(call) | State::Content { call, .. } | State::Tunnel(call) => Some(call),
+            State::Head(call) | State::Content { call, .. } | State::Tunnel(call) => {
+                call.state().connection = None;
+                Some(call)
+            }
         }
     }
 
@@ -385,11 +388,7 @@ impl BackendConnection {
                 all.extend_from_slice(bytes);
                 self.take_heads(&all, state)
             }
-            State::Content { .. } => self.take_content(bytes, state),
-            State::Tunnel(_) => {
-                state.put_content(bytes);
-                Ok(())
-            }
+            State::Content { .. } | State::Tunnel(_) => self.take_content(bytes, state),
         }
     }
 
@@ -460,7 +459,7 @@ impl BackendConnection {
         Ok(())
     }
 
-    /// Takes content of the response.
+    /// Takes content of the response, or bytes that go through a tunnel.
     fn take_content(&mut self, bytes: &[u8], state: &mut CallState) -> Result<(), CallError> {
         let is_http = matches!(self.protocol, Protocol::Http1);
         let State::Content { end, persists, .. } = &mut self.state else {

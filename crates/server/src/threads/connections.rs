@@ -462,19 +462,7 @@ impl<'s> Connections<'s> {
         if self.key_queue.next_try_ms().is_some_and(|try_ms| try_ms <= now_ms) {
             self.try_keys();
         }
-        while let Some((due_ms, key)) = self.timers.pop_due(now_ms) {
-            let Some(connection) = self.slab.get_mut(key) else { continue };
-            let timer = &mut connection.timer;
-            if timer.queued_ms != due_ms {
-                // A later entry of the queue that an earlier one has replaced.
-                continue;
-            }
-            timer.queued_ms = Milliseconds::MAX;
-            if timer.deadline_ms > now_ms {
-                self.timers.queue(key, timer);
-                continue;
-            }
-            timer.deadline_ms = Milliseconds::MAX;
+        while let Some(key) = self.timers.pop_passed(now_ms, &mut self.slab, |connection| &mut connection.timer) {
             self.with_connection(key, Connection::expire);
         }
     }
