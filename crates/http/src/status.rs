@@ -192,9 +192,13 @@ statuses! {
     /// Unknown method or transfer coding.
     NotImplemented = 501, "Not Implemented",
         "This server does not support the method or the transfer coding of the request. Use GET or HEAD.";
+    /// A backend cannot be reached, or its response is invalid.
+    BadGateway = 502, "Bad Gateway", "";
     /// A limit of the server is reached.
     ServiceUnavailable = 503, "Service Unavailable",
         "This site is unavailable at the moment. Please try again in a few seconds.";
+    /// A backend does not respond in time.
+    GatewayTimeout = 504, "Gateway Timeout", "";
     /// The major version is not 1.
     HttpVersionNotSupported = 505, "HTTP Version Not Supported",
         "This server does not support the HTTP version of the request. Use HTTP/1.1.";

@@ -47,39 +47,36 @@ pub(super) fn answer<'s, F: Framing<'s>>(
         call.await_response();
         return progress.wait(framing, context.clock);
     }
-    let Action::Route(route) = &ruling.action else {
-        let unavailable = OwnResponse::of(Status::ServiceUnavailable);
-        return respond_with(&unavailable, asked, ruling, progress, framing, context);
+    let no_call = match &ruling.action {
+        Action::Route(route) => match &route.action {
+            RouteAction::Respond { status, text } => {
+                let response = OwnResponse { status: *status, reason: "", text, location: None };
+                return respond_with(&response, asked, ruling, progress, framing, context);
+            }
+            RouteAction::Pass(_) if context.backends.is_none() || !framing.can_wait(context.options) => {
+                NoCall::Refused(Status::ServiceUnavailable)
+            }
+            RouteAction::Pass(backend_route) => {
+                let waiter = (asked.waiter, progress.wait_count > 0);
+                match call_request(asked, route, backend_route, F::VERSION, waiter, context) {
+                    Ok(request) => return begin(route, request, asked, progress, framing, context),
+                    Err(no_call) => no_call,
+                }
+            }
+        },
+        _ => NoCall::Refused(Status::ServiceUnavailable),
     };
-    match &route.action {
-        RouteAction::Respond { status, text } => {
-            let response = OwnResponse { status: *status, reason: "", text, location: None };
-            respond_with(&response, asked, ruling, progress, framing, context)
+    let location;
+    let response = match no_call {
+        NoCall::Pending if progress.wait_count < WAITS_MAX => return progress.wait(framing, context.clock),
+        NoCall::Pending => OwnResponse::of(Status::ServiceUnavailable),
+        NoCall::Refused(status) => OwnResponse::of(status),
+        NoCall::LacksSlash => {
+            location = location_with_slash(asked.request);
+            OwnResponse { location: Some(&location), ..OwnResponse::of(Status::MovedPermanently) }
         }
-        RouteAction::Pass(backend_route) => {
-            if context.backends.is_none() || !framing.can_wait(context.options) {
-                let unavailable = OwnResponse::of(Status::ServiceUnavailable);
-                return respond_with(&unavailable, asked, ruling, progress, framing, context);
-            }
-            let waiter = (asked.waiter, progress.wait_count > 0);
-            match call_request(asked, route, backend_route, F::VERSION, waiter, context) {
-                Ok(request) => begin(route, request, asked, progress, framing, context),
-                Err(NoCall::Pending) if progress.wait_count < WAITS_MAX => progress.wait(framing, context.clock),
-                Err(NoCall::Pending) => {
-                    let unavailable = OwnResponse::of(Status::ServiceUnavailable);
-                    respond_with(&unavailable, asked, ruling, progress, framing, context)
-                }
-                Err(NoCall::Refused(status)) => {
-                    respond_with(&OwnResponse::of(status), asked, ruling, progress, framing, context)
-                }
-                Err(NoCall::LacksSlash) => {
-                    let location = location_with_slash(asked.request);
-                    let moved = OwnResponse { location: Some(&location), ..OwnResponse::of(Status::MovedPermanently) };
-                    respond_with(&moved, asked, ruling, progress, framing, context)
-                }
-            }
-        }
-    }
+    };
+    respond_with(&response, asked, ruling, progress, framing, context)
 }
 
 /// Why a request is not passed on.
@@ -188,7 +185,7 @@ fn http_head(
     context: &Context<'_, '_>,
 ) -> Result<Vec<u8>, NoCall> {
     let request = asked.request;
-    let target = target_of(route, backend_route, request).ok_or(NoCall::Refused(Status::BadRequest))?;
+    let target = target_of(route, backend_route, request)?;
     let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + HEAD_BYTES_ADDED);
     let backend_request = BackendRequest {
         request,
@@ -215,11 +212,7 @@ fn script_head(
     context: &mut Context<'_, '_>,
 ) -> Result<Vec<u8>, NoCall> {
     let request = asked.request;
-    let Target::Path { path: raw_path, .. } = request.target else { return Err(NoCall::Refused(Status::BadRequest)) };
-    let path = SitePath::parse(raw_path).map_err(|_| NoCall::Refused(Status::BadRequest))?;
-    if path.has_dot_segments(raw_path) {
-        return Err(NoCall::Refused(Status::BadRequest));
-    }
+    let PassedPath { path, .. } = PassedPath::of(request)?;
     let site = context.files.site_for(&context.snapshot.sites, request.host).cloned();
     let site = site.ok_or(NoCall::Refused(Status::NotFound))?;
     let (name, path_info) = match script::find(options, &site, &path, waiter, context) {
@@ -263,26 +256,38 @@ fn scheme_of(asked: &Asked<'_>) -> Scheme {
     asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme())
 }
 
-/// The target that the backend gets: as it was received, without the prefix if the route says so. `None`: the path has
-/// a segment `.` or `..`, encoded or not, so that the backend might see another path than the rules.
-fn target_of<'r>(route: &Route, backend_route: &BackendRoute, request: &Request<'r>) -> Option<Cow<'r, [u8]>> {
-    let Target::Path { path: raw_path, query } = request.target else { return None };
-    let path = SitePath::parse(raw_path).ok()?;
-    if path.has_dot_segments(raw_path) {
-        return None;
+/// A path that a backend may get.
+struct PassedPath<'r> {
+    raw: &'r [u8],
+    path: SitePath<'r>,
+    query: Option<&'r [u8]>,
+}
+
+impl<'r> PassedPath<'r> {
+    /// A path with a segment `.` or `..`, encoded or not, is refused: the backend might see another path than the rules.
+    fn of(request: &Request<'r>) -> Result<PassedPath<'r>, NoCall> {
+        const REFUSED: NoCall = NoCall::Refused(Status::BadRequest);
+        let Target::Path { path: raw, query } = request.target else { return Err(REFUSED) };
+        let path = SitePath::parse(raw).map_err(|_| REFUSED)?;
+        if path.has_dot_segments(raw) { Err(REFUSED) } else { Ok(PassedPath { raw, path, query }) }
     }
+}
+
+/// The target that the backend gets: as it was received, without the prefix if the route says so.
+fn target_of<'r>(route: &Route, backend_route: &BackendRoute, request: &Request<'r>) -> Result<Cow<'r, [u8]>, NoCall> {
+    let PassedPath { raw, path, query } = PassedPath::of(request)?;
     if !backend_route.strip_prefix && query.is_none() {
-        return Some(Cow::Borrowed(raw_path));
+        return Ok(Cow::Borrowed(raw));
     }
     let mut target = match backend_route.strip_prefix {
-        false => raw_path.to_vec(),
-        true => stripped(route.fixed_prefix(), raw_path, &path),
+        false => raw.to_vec(),
+        true => stripped(route.fixed_prefix(), raw, &path),
     };
     if let Some(query) = query {
         target.push(b'?');
         target.extend_from_slice(query);
     }
-    Some(Cow::Owned(target))
+    Ok(Cow::Owned(target))
 }
 
 /// The path without `prefix`, which begins and does not end with a slash.
@@ -327,17 +332,17 @@ fn respond<'s, F: Framing<'s>>(
         Err(error) => {
             context.metrics.add(Counter::BackendErrors, 1);
             let text = format!("The {}.\n", call.state().describe(error));
-            let (status, reason) = match error {
-                CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => (503, "Service Unavailable"),
-                CallError::ConnectTimeout(_) | CallError::Timeout(_) => (504, "Gateway Timeout"),
-                CallError::ContentTooLarge => (413, "Content Too Large"),
+            let status = match error {
+                CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => Status::ServiceUnavailable,
+                CallError::ConnectTimeout(_) | CallError::Timeout(_) => Status::GatewayTimeout,
+                CallError::ContentTooLarge => Status::ContentTooLarge,
                 CallError::Connect(_)
                 | CallError::Closed
                 | CallError::Invalid(_)
                 | CallError::InvalidRecord(_)
-                | CallError::Refused(_) => (502, "Bad Gateway"),
+                | CallError::Refused(_) => Status::BadGateway,
             };
-            let response = OwnResponse { status, reason, text: &text, location: None };
+            let response = OwnResponse { text: &text, ..OwnResponse::of(status) };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
     }
