@@ -87,14 +87,14 @@ fn answer_by_rules<'s, F: Framing<'s>>(
 ) -> F::Step {
     let (request, snapshot) = (asked.request, context.snapshot);
     let mut ruling = Ruling::of(request, site, asked.connection, snapshot, context.options);
+    let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
+    let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
     if progress.call().is_some() {
         return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
     if asked.content.is_none() && matches!(ruling.action, Action::DnsQuery) && has_dns_message(request) {
         return framing.need_body(BodySink::message(), progress, context);
     }
-    let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
-    let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
     // A request that has waited was counted before.
     let budget = context.request_budget.filter(|_| progress.wait_count == 0);
     ruling.limit(budget, request, client.ip(), (snapshot, context.clock, context.metrics));

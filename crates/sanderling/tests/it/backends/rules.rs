@@ -140,22 +140,25 @@ fn response_of_an_application_is_logged_and_counted() {
     let application = Application::node();
     let refusing = free_address();
     let keys = format!(
-        "{}{}[log]\naccess = \"access.log\"\nformat = \"$request|$status|$body_bytes_sent\"\n[metrics]\nlisten = [\"127.0.0.1:0\"]\n",
+        "{}{}[log]\naccess = \"access.log\"\nformat = \"$request|$status|$body_bytes_sent|$remote_addr\"\n[metrics]\nlisten = [\"127.0.0.1:0\"]\n",
         all_to(&application),
         route("/down/", &format!("proxy = \"{refusing}\"")),
     );
-    let mut proxy = Proxy::new(&keys);
+    // A proxy in front names the client of one request.
+    let http = "trusted_proxies = [\"127.0.0.0/8\"]\nclient_from = \"x-forwarded-for\"".to_owned();
+    let mut proxy = Proxy::with(Setup { http, keys, ..Setup::default() }, &[]);
     assert_eq!(proxy.ask(Front::Http1, "/download?bytes=100000", &[]).content.len(), 100_000);
-    assert_eq!(proxy.ask(Front::Http2, "/download?bytes=70000&chunked", &[]).content.len(), 70_000);
+    let client = ["-H", "X-Forwarded-For: 192.0.2.9"];
+    assert_eq!(proxy.ask(Front::Http2, "/download?bytes=70000&chunked", &client).content.len(), 70_000);
     let error = proxy.ask(Front::Http1, "/down/x", &[]);
     assert_eq!(error.content, format!("The backend {refusing} refuses connections.\n"));
     let log = || fs::read_to_string(proxy.directory.path().join("access.log")).unwrap_or_default();
     wait_until("three lines", || log().lines().count() >= 3);
     let log = log();
     for line in [
-        "GET /download?bytes=100000 HTTP/1.1|200|100000".to_owned(),
-        "GET /download?bytes=70000&chunked HTTP/2.0|200|70000".to_owned(),
-        format!("GET /down/x HTTP/1.1|502|{}", error.content.len()),
+        "GET /download?bytes=100000 HTTP/1.1|200|100000|127.0.0.1".to_owned(),
+        "GET /download?bytes=70000&chunked HTTP/2.0|200|70000|192.0.2.9".to_owned(),
+        format!("GET /down/x HTTP/1.1|502|{}|127.0.0.1", error.content.len()),
     ] {
         assert!(log.lines().any(|own| own == line), "{line}: {log}");
     }
