@@ -17,8 +17,8 @@ pub fn check_manual_table(file: &str, begin: &str, end: &str, expected: &str) {
     assert!(found == expected, "{file} is out of date: run this test once with UPDATE_DOCS=1");
 }
 
-/// Checks that everything which `crates/sanderling/tests/data/0.1/NAME.txt` lists is in `current`: no name that
-/// operators use was removed or renamed. If the variable `UPDATE_DOCS` is set, new names are added to the file.
+/// Checks that `crates/sanderling/tests/data/0.1/NAME.txt` lists `current`: no name that operators use was removed or
+/// renamed, and a new one is promised as well. If the variable `UPDATE_DOCS` is set, new names are added to the file.
 #[track_caller]
 pub fn check_promised(name: &str, current: impl IntoIterator<Item = String>) {
     let file = format!("{}/../sanderling/tests/data/0.1/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -33,4 +33,7 @@ pub fn check_promised(name: &str, current: impl IntoIterator<Item = String>) {
     assert!(!stored.is_empty(), "{file} is empty");
     let missing: Vec<&str> = stored.lines().filter(|line| !current.contains(*line)).collect();
     assert!(missing.is_empty(), "docs/stability.md promises these names, which are removed or renamed: {missing:#?}");
+    let listed: BTreeSet<&str> = stored.lines().collect();
+    let new: Vec<&String> = current.iter().filter(|name| !listed.contains(name.as_str())).collect();
+    assert!(new.is_empty(), "{file} lacks {new:#?}: run this test once with UPDATE_DOCS=1");
 }
