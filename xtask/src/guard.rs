@@ -115,9 +115,7 @@ impl Snapshot {
         if !is_installed("valgrind") {
             return Err("valgrind is not installed; see `cargo xtask setup`".to_owned());
         }
-        if let Outcome::Failed(reason) = Program::cargo_in_background().args(DRIVER).run(log) {
-            return Err(reason);
-        }
+        Program::cargo_in_background().args(DRIVER).run(log).into_result()?;
         let driver = target_folder().join("release/examples/counted");
         let kinds = Program::new(&driver.to_string_lossy()).output().ok_or("the driver lists no kinds")?;
         let count = |kind: &str| {

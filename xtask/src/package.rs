@@ -30,6 +30,7 @@ pub(crate) fn run(out: &str, log: &mut Log) -> Outcome {
             Release::build(Path::new("."), &target_folder().join("package"), &release::source_epoch_s()?, log)?;
         let packages = write(&release, Path::new(out), log)?;
         report(&release, &packages, log)?;
+        memory::measure(&release.stripped_program, log)?;
         if setup::is_root() { trials::run(&release, &packages, log).map(|()| Outcome::Passed) } else { Ok(not_tried()) }
     };
     release(log).unwrap_or_else(Outcome::Failed)
@@ -86,6 +87,7 @@ struct Packages {
     debian: PathBuf,
     rpm: PathBuf,
     image: PathBuf,
+    components: Components,
     /// In the order in which they were written.
     all: Vec<PathBuf>,
 }
@@ -101,16 +103,15 @@ fn write(release: &Release, out: &Path, log: &mut Log) -> Result<Packages, Strin
     let image = image::write(release, &components, out, log)?;
     let all = vec![tarball.clone(), debian.clone(), rpm.clone(), image.clone(), components_file];
     put(&out.join(CHECKSUMS), &checksums(&all)?)?;
-    Ok(Packages { tarball, debian, rpm, image, all })
+    Ok(Packages { tarball, debian, rpm, image, components, all })
 }
 
-/// The sizes, and the memory that the program needs.
+/// The sizes.
 fn report(release: &Release, packages: &Packages, log: &mut Log) -> Result<(), String> {
     log.line(&format!("{:<44} {:>10} B", "the program", size(&release.stripped_program)?));
     for package in &packages.all {
         log.line(&format!("{:<44} {:>10} B", file_name(package), size(package)?));
     }
-    memory::measure(&release.stripped_program, log)?;
     match size(&packages.image)? {
         bytes if bytes > IMAGE_BYTES_MAX => Err(format!("the image has {bytes} B, more than {IMAGE_BYTES_MAX} B")),
         _ => Ok(()),

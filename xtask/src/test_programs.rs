@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
 
+use serde_json::Value;
+
 use crate::program::{Log, Outcome, Program, target_folder};
 
 const BUILD: &str = "test --locked --workspace --no-run";
@@ -38,7 +40,7 @@ pub(crate) struct Selection {
 
 /// Builds all tests, and the programs that they run.
 pub(crate) fn build(log: &mut Log) -> Outcome {
-    built(log).map_or_else(Outcome::Failed, |_| Outcome::Passed)
+    Outcome::of(built(log).map(drop))
 }
 
 /// Runs all tests.
@@ -117,10 +119,7 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
     static BUILT: OnceLock<Result<Vec<TestProgram>, String>> = OnceLock::new();
     let build = || {
         let outcome = Program::cargo().args(BUILD).run(log);
-        match outcome.and_then(|| Program::cargo().args(BUILD_PROGRAMS).run(log)) {
-            Outcome::Failed(reason) => return Err(reason),
-            Outcome::Passed | Outcome::Skipped(_) => {}
-        }
+        outcome.and_then(|| Program::cargo().args(BUILD_PROGRAMS).run(log)).into_result()?;
         // The programs are already built; this only lists them.
         let listed = Program::cargo().args(BUILD).args("--quiet --message-format=json").output();
         Ok(programs_of(&listed.ok_or_else(|| format!("`cargo {BUILD}` lists no programs"))?))
@@ -131,19 +130,12 @@ fn built(log: &mut Log) -> Result<&'static [TestProgram], String> {
 /// The programs in the messages of cargo, a JSON object on each line.
 fn programs_of(messages: &str) -> Vec<TestProgram> {
     let program = |line: &str| {
-        let (path, manifest) = (text_of("executable", line)?, text_of("manifest_path", line)?);
-        // The preceding object, of the target, also has a key of that name.
-        let (_, profile) = line.split_once("\"profile\":{")?;
-        let is_test = profile.split('}').next()?.ends_with("\"test\":true");
-        is_test.then(|| Some(TestProgram { folder: Path::new(manifest).parent()?.to_owned(), path: path.into() }))?
+        let message: Value = serde_json::from_str(line).ok()?;
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+        let path = message["executable"].as_str()?.into();
+        (message["profile"]["test"] == true).then_some(TestProgram { folder, path })
     };
     messages.lines().filter_map(program).collect()
-}
-
-/// The text of a key that occurs once. A checkout has no paths with characters that JSON escapes.
-fn text_of<'l>(key: &str, line: &'l str) -> Option<&'l str> {
-    let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
-    Some(rest.split_once('"')?.0)
 }
 
 #[cfg(test)]

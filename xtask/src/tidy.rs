@@ -421,7 +421,7 @@ fn check_included(tree: &Tree) -> Vec<Finding> {
 }
 
 /// A relative link as a path from the root.
-fn resolve(folder: &Path, link: &str) -> String {
+pub(crate) fn resolve(folder: &Path, link: &str) -> String {
     let joined = folder.join(link);
     let mut parts: Vec<&str> = Vec::new();
     for part in joined.to_str().unwrap_or_default().split('/') {

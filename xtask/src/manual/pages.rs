@@ -1,6 +1,9 @@
 //! The pages of the repository as pages of the book: their paths, their links, and their order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::tidy;
 
 const START: &str = "docs/README.md";
 const DECISIONS: &str = "docs/decisions/README.md";
@@ -148,14 +151,5 @@ pub(super) fn links(line: &str) -> Vec<Link<'_>> {
 
 /// The path of `target`, which is relative to the file at `path`.
 fn resolve(path: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = path.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            "." | "" => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
+    tidy::resolve(Path::new(path).parent().unwrap_or(Path::new("")), target)
 }

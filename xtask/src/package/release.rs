@@ -71,7 +71,8 @@ impl Release {
         Release::of((&sources, &program), (epoch_s, Compression::Best), &target.join("work"), log)
     }
 
-    /// Links the program of the tests again, statically: its crates are built already.
+    /// Links the program of the tests again, statically. Few of its crates are built: those that have other features in
+    /// tests.
     pub(super) fn of_tests(log: &mut Log) -> Result<Release, String> {
         let target = target_folder();
         let work = target.join("package/ci");

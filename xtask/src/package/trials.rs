@@ -11,12 +11,11 @@ use crate::setup::debian_root;
 
 /// Tries each package.
 pub(super) fn run(release: &Release, packages: &Packages, log: &mut Log) -> Result<(), String> {
-    let components = super::Components::of_program(release)?;
     let next = release.work.join("next");
     emptied(&next)?;
     let version = format!("{}+next", release.version);
-    let next_debian = archives::debian(release, &components, &version, &next, log)?;
-    let next_rpm = archives::rpm(release, &components, &version, &next, log)?;
+    let next_debian = archives::debian(release, &packages.components, &version, &next, log)?;
+    let next_rpm = archives::rpm(release, &packages.components, &version, &next, log)?;
     for (kind, package, next) in [
         ("deb", &packages.debian, &next_debian),
         ("rpm", &packages.rpm, &next_rpm),
