@@ -131,8 +131,6 @@ server=$!
 until_true sanderling status
 [ "$(request $http)" = "HTTP/1.1 200 OK" ] || fail "it answers: $(request $http)"
 
-
-
 echo "== upgrade under load"
 (
     refused=0 count=0
