@@ -281,13 +281,18 @@ impl Backends {
     /// Carries on the work of the clients' sides, and repeats it while that makes more.
     pub(crate) fn advance_awaited(&mut self, room: &mut [u8], now_ms: Milliseconds) {
         for call in self.wakeups.take() {
-            let connection = call.state().connection;
+            let mut state = call.state();
+            if state.is_over() {
+                self.awakened.extend(state.take_waiter());
+            }
+            let connection = state.connection;
+            drop(state);
             match connection {
                 Some(key) => self.advance(key, None, room, now_ms),
                 None if !self.has_waiting => {}
                 None => {
                     for group in &mut self.groups {
-                        group.waiting.retain(|waiting| !waiting.call.state().is_given_up());
+                        group.waiting.retain(|waiting| !waiting.call.state().is_over());
                     }
                 }
             }

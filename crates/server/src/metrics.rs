@@ -40,7 +40,7 @@ counters! {
                                       counted.";
     HttpRequests = "http_requests": "HTTP requests answered.";
     BackendRequests = "backend_requests": "HTTP requests passed on to a backend.";
-    BackendErrors = "backend_errors": "Those to which it gave no response: answered with 502, 503 or 504.";
+    BackendErrors = "backend_errors": "HTTP requests to which a backend gave no response: answered with 502, 503 or 504.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
     HttpSlowRequests = "http_slow_requests": "Requests below http_receive_rate_min, answered with 408 and closed.";

@@ -198,7 +198,7 @@ impl BackendConnection {
     pub(super) fn advance(&mut self, connect_timeout: Duration, tools: &mut Tools<'_>) -> Progress {
         let Some(call) = self.call().cloned() else { return self.advance_idle(tools) };
         let mut state = call.state();
-        if state.is_given_up() || matches!(state.response, CallResponse::Failed(_)) {
+        if state.is_over() {
             return Progress::Over;
         }
         let progress = self.send(&mut state).and_then(|has_sent| {

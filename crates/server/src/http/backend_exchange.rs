@@ -148,7 +148,7 @@ fn call_request(
     if matches!(framing, BodyFraming::Length(length_bytes) if length_bytes > backend_route.body_bytes_max) {
         return Err(NoCall::Refused(Status::ContentTooLarge));
     }
-    let has_content = framing != BodyFraming::None;
+    let (has_content, bytes_max) = (framing != BodyFraming::None, backend_route.body_bytes_max);
     let mut passed = match &backend_route.backend.protocol {
         BackendProtocol::Http1 => {
             let content_framing = match framing {
@@ -156,7 +156,7 @@ fn call_request(
                 BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
             };
             let head = http_head(asked, route, backend_route, framing, context)?;
-            let mut passed = CallRequest::new(head, content_framing, has_content);
+            let mut passed = CallRequest::new(head, content_framing, has_content, bytes_max);
             passed.is_upgrade = request.upgrade().is_some();
             passed
         }
@@ -166,7 +166,7 @@ fn call_request(
         }
         BackendProtocol::FastCgi(options) => {
             let head = script_head(asked, options, backend_route, framing, version, waiter, context)?;
-            CallRequest::new(head, ContentFraming::Records, has_content)
+            CallRequest::new(head, ContentFraming::Records, has_content, bytes_max)
         }
     };
     let method = request.method_name();
@@ -264,7 +264,8 @@ struct PassedPath<'r> {
 }
 
 impl<'r> PassedPath<'r> {
-    /// A path with a segment `.` or `..`, encoded or not, is refused: the backend might see another path than the rules.
+    /// A path with a segment `.` or `..`, encoded or not, is refused: the backend might see another path than the
+    /// rules.
     fn of(request: &Request<'r>) -> Result<PassedPath<'r>, NoCall> {
         const REFUSED: NoCall = NoCall::Refused(Status::BadRequest);
         let Target::Path { path: raw, query } = request.target else { return Err(REFUSED) };
@@ -330,7 +331,9 @@ fn respond<'s, F: Framing<'s>>(
         }
         Ok(_) => respond_with(&OwnResponse::of(Status::ServiceUnavailable), asked, ruling, progress, framing, context),
         Err(error) => {
-            context.metrics.add(Counter::BackendErrors, 1);
+            if *error != CallError::ContentTooLarge {
+                context.metrics.add(Counter::BackendErrors, 1);
+            }
             let text = format!("The {}.\n", call.state().describe(error));
             let status = match error {
                 CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => Status::ServiceUnavailable,

@@ -86,6 +86,8 @@ pub(crate) struct CallRequest {
     framing: ContentFraming,
     /// Framed content, of which [`CallRequest::sent_bytes`] were sent.
     content: Vec<u8>,
+    /// Bytes of content that may still be added.
+    left_bytes: u64,
     /// Of head and content.
     sent_bytes: usize,
     /// Sent content was discarded.
@@ -231,6 +233,11 @@ impl CallState {
         self.is_given_up
     }
 
+    /// Whether its client's side has ended the call.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_given_up || matches!(self.response, CallResponse::Failed(_))
+    }
+
     /// Whether the client's side has to take content of the response before more is received: there are `bytes_max`.
     pub(crate) fn is_response_full(&mut self, bytes_max: usize) -> bool {
         let is_full = self.content.len() >= bytes_max;
@@ -272,8 +279,13 @@ impl CallState {
 }
 
 impl CallRequest {
-    /// A request with this head, and perhaps with content.
-    pub(crate) fn new(head: Vec<u8>, framing: ContentFraming, has_content: bool) -> CallRequest {
+    /// A request with this head, and perhaps with content of up to `content_bytes_max`.
+    pub(crate) fn new(
+        head: Vec<u8>,
+        framing: ContentFraming,
+        has_content: bool,
+        content_bytes_max: u64,
+    ) -> CallRequest {
         let end = if has_content { RequestEnd::Open } else { RequestEnd::Ended };
         CallRequest {
             is_head: false,
@@ -282,6 +294,7 @@ impl CallRequest {
             head,
             framing,
             content: Vec::new(),
+            left_bytes: content_bytes_max,
             sent_bytes: 0,
             is_cut: false,
             end,
@@ -340,15 +353,18 @@ impl CallRequest {
 
     /// Its bytes go on to both sides after the response: it is never complete before the client closes.
     pub(crate) fn begin_tunnel(&mut self) {
-        (self.framing, self.end) = (ContentFraming::Plain, RequestEnd::Open);
+        (self.framing, self.end, self.left_bytes) = (ContentFraming::Plain, RequestEnd::Open, u64::MAX);
     }
 
-    fn put(&mut self, content: &[u8]) {
+    fn put(&mut self, content: &[u8]) -> Result<(), CallError> {
+        let left_bytes = self.left_bytes.checked_sub(content.len() as u64);
+        self.left_bytes = left_bytes.ok_or(CallError::ContentTooLarge)?;
         match self.framing {
             ContentFraming::Plain => self.content.extend_from_slice(content),
             ContentFraming::Chunked => put_chunk(content, &mut self.content),
             ContentFraming::Records => put_stdin(content, &mut self.content),
         }
+        Ok(())
     }
 
     fn finish(&mut self) {
@@ -436,17 +452,19 @@ impl CallHandle {
         room
     }
 
-    /// Adds content of the request, for which there is room.
+    /// Adds content of the request, for which there is room. If that is more than its route allows, the call fails,
+    /// unless its response is complete.
     pub(crate) fn put_content(&self, content: &[u8]) {
-        if !content.is_empty() {
-            self.state().request.put(content);
-            self.wake();
+        if content.is_empty() {
+            return;
         }
-    }
-
-    /// The request has more content than it may have.
-    pub(crate) fn refuse_content(&self) {
-        self.state().response = CallResponse::Failed(CallError::ContentTooLarge);
+        let mut state = self.state();
+        if let Err(error) = state.request.put(content)
+            && !matches!(state.response, CallResponse::Complete(_))
+        {
+            state.response = CallResponse::Failed(error);
+        }
+        drop(state);
         self.wake();
     }
 

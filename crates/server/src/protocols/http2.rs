@@ -57,8 +57,6 @@ enum Incoming {
 struct WaitingStream {
     stream: u32,
     progress: Progress,
-    /// Bytes of content that a backend may still get.
-    left_bytes: u64,
     /// The event has come.
     is_ready: bool,
 }
@@ -270,30 +268,21 @@ impl<'s> Http2<'s> {
     /// Gives a backend what has arrived of the content of a request, as far as it takes it.
     fn pass_on(&mut self, stream: u32, out: &mut Vec<u8>) {
         let Http2 { session, waiting, .. } = self;
-        let waiting = waiting.iter_mut().find(|waiting| waiting.stream == stream);
+        let waiting = waiting.iter().find(|waiting| waiting.stream == stream);
         let of_response = match session.body(stream) {
             Some(BodySource::Backend(content)) => Some(content.call().clone()),
             _ => None,
         };
-        let Some(call) = waiting.as_ref().and_then(|waiting| waiting.progress.call().cloned()).or(of_response) else {
-            return;
-        };
-        let mut left_bytes = waiting.as_ref().map_or(u64::MAX, |waiting| waiting.left_bytes);
+        let call = waiting.and_then(|waiting| waiting.progress.call().cloned()).or(of_response);
+        let Some(call) = call else { return };
         let room = call.request_room();
         let Some((content, is_end)) = session.take_passed(stream, room, out) else { return };
-        match left_bytes.checked_sub(content.len() as u64) {
-            Some(left) => left_bytes = left,
-            None => return call.refuse_content(),
-        }
         call.put_content(&content);
         if is_end {
             call.finish_request();
         } else if content.len() == room {
             // The rest waits for room, of which there is none now.
             call.request_room();
-        }
-        if let Some(waiting) = waiting {
-            waiting.left_bytes = left_bytes;
         }
     }
 
@@ -476,7 +465,7 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
 
     fn wait(self, progress: &mut Progress) -> StreamStep {
         let Http2Framing { http, request, received } = self;
-        http.push_waiting(request.stream(), progress, 0);
+        http.push_waiting(request.stream(), progress);
         http.session.park(request, received);
         StreamStep::Progress { has_answered: false }
     }
@@ -486,9 +475,9 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
     }
 
     fn need_body(self, sink: BodySink, progress: &mut Progress, context: &mut Context<'_, 's>) -> StreamStep {
-        if let BodySink::Backend(bytes_max) = sink {
+        if let BodySink::Backend(_) = sink {
             let Http2Framing { http, request, received } = self;
-            http.push_waiting(request.stream(), progress, bytes_max);
+            http.push_waiting(request.stream(), progress);
             http.session.pass_content(request, received, &mut context.buffers.output);
             return StreamStep::Progress { has_answered: false };
         }
@@ -502,9 +491,8 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
 }
 
 impl Http2<'_> {
-    fn push_waiting(&mut self, stream: u32, progress: &mut Progress, left_bytes: u64) {
-        let progress = std::mem::take(progress);
-        self.waiting.push(WaitingStream { stream, progress, left_bytes, is_ready: false });
+    fn push_waiting(&mut self, stream: u32, progress: &mut Progress) {
+        self.waiting.push(WaitingStream { stream, progress: std::mem::take(progress), is_ready: false });
     }
 }
 

@@ -3,6 +3,7 @@
 mod lost_connections;
 
 use super::*;
+use crate::options::HttpOptions;
 use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_site_rules::{
@@ -19,7 +20,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Bytes that wait for a slow side, at most.
 const WAITING_BYTES_MAX: usize = 200 * 1024;
 
-fn backend(server_count: u16, connections_max: usize) -> Arc<Backend> {
+pub(super) fn backend(server_count: u16, connections_max: usize) -> Arc<Backend> {
     let server =
         |index| BackendServer { address: BackendAddress::Tcp(SocketAddr::new(CLIENT, 3_000 + index)), weight: 1 };
     Arc::new(Backend {
@@ -31,7 +32,7 @@ fn backend(server_count: u16, connections_max: usize) -> Arc<Backend> {
     })
 }
 
-fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
+pub(super) fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
     BackendRoute {
         backend: Arc::clone(backend),
         strip_prefix: false,
@@ -43,7 +44,7 @@ fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
     }
 }
 
-fn route(name: &str, action: RouteAction) -> Route {
+pub(super) fn route(name: &str, action: RouteAction) -> Route {
     Route {
         name: name.to_owned(),
         pattern: Pattern::parse(name, &[]).expect("a pattern"),
@@ -55,12 +56,13 @@ fn route(name: &str, action: RouteAction) -> Route {
 }
 
 /// A server with a file `/file`, and these routes.
-fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
+pub(super) fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
     let rules = SiteRules { routes: Arc::new(Routes::new(routes)), ..SiteRules::default() };
     let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
     let site = Site { id: 0, hosts: vec!["example.com".to_owned()], root: Root::Builtin(FILES), options };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::Addresses(0)), ZoneMap::new(HashSeed(1), []));
-    simulate(snapshot, Options::default(), |simulation| {
+    let http = HttpOptions { accepts_http2: true, ..HttpOptions::default() };
+    simulate(snapshot, Options { http, ..Options::default() }, |simulation| {
         simulation.use_memory_backends();
         act(simulation);
     });

@@ -6,14 +6,10 @@ mod http2;
 mod messages;
 mod mutations;
 
+use super::backend_tests::{backend, backend_route, route, simulate_routes};
 use super::*;
-use crate::site::sites::{DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use messages::{Message, Read, Reader, read};
-use sanderling_dns::{HashSeed, ZoneMap};
-use sanderling_site_rules::{
-    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction,
-    RouteConditions, Routes,
-};
+use sanderling_site_rules::{BackendRoute, RouteAction};
 use sanderling_testkit::seed;
 
 const MESSAGES_DEFAULT: usize = 2_000;
@@ -32,39 +28,11 @@ fn message_count() -> usize {
 
 /// Runs `act` with a server that passes all requests on, and the numbers of its messages.
 fn with_servers(act: impl Fn(&mut Simulation<'_>, std::ops::Range<usize>)) {
-    let backend = Arc::new(Backend {
-        servers: vec![BackendServer { address: BackendAddress::Tcp(SocketAddr::new(CLIENT, 3_000)), weight: 1 }],
-        protocol: BackendProtocol::Http1,
-        connect_timeout: Duration::from_secs(5),
-        idle_timeout: Duration::from_secs(4),
-        connections_max: 100,
-    });
+    let backend = backend(1, 100);
     let count = message_count();
     for first in (0..count).step_by(MESSAGES_PER_SERVER) {
-        let action = RouteAction::Pass(Box::new(BackendRoute {
-            backend: Arc::clone(&backend),
-            strip_prefix: false,
-            host: None,
-            request_fields: Vec::new(),
-            response_fields: Vec::new(),
-            body_bytes_max: 1024 * 1024,
-            timeout: Duration::from_secs(60),
-        }));
-        let route = Route {
-            name: "/*".to_owned(),
-            pattern: Pattern::parse("/*", &[]).expect("a pattern"),
-            literal_bytes: 0,
-            conditions: RouteConditions::default(),
-            files_first: false,
-            action,
-        };
-        let rules = SiteRules { routes: Arc::new(Routes::new([route])), ..SiteRules::default() };
-        let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
-        let site = Site { id: 0, hosts: vec!["example.com".to_owned()], root: Root::Builtin(&[]), options };
-        let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::Addresses(0)), ZoneMap::new(HashSeed(1), []));
-        let http = crate::options::HttpOptions { accepts_http2: true, ..crate::options::HttpOptions::default() };
-        simulate(snapshot, Options { http, ..Options::default() }, |simulation| {
-            simulation.use_memory_backends();
+        let action = RouteAction::Pass(Box::new(backend_route(&backend)));
+        simulate_routes(vec![route("/*", action)], |simulation| {
             act(simulation, first..(first + MESSAGES_PER_SERVER).min(count));
         });
     }

@@ -47,7 +47,7 @@ fn with_files(act: impl FnOnce(&mut Simulation<'_>)) {
     with_root(Root::Builtin(FILES), act);
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -58,7 +58,7 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, 5, stream, &block)
 }
 
-fn opening() -> Vec<u8> {
+pub(super) fn opening() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat()
 }
 

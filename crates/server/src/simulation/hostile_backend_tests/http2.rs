@@ -1,6 +1,7 @@
 //! The same in front by HTTP/2: fields that HTTP/1.1 could not have, content of another length than announced, and cut
 //! responses.
 
+use super::super::http2_tests::{frame, opening};
 use super::*;
 use fastrand::Rng;
 
@@ -83,11 +84,6 @@ const FIELDS: &[(&str, &str)] = &[
     ("http2-settings", "x"),
 ];
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
 /// Literal fields without indexing and Huffman codes (RFC 7541 §6.2.2).
 fn block(fields: &[(String, String)]) -> Vec<u8> {
     let text = |text: &String| {
@@ -95,10 +91,6 @@ fn block(fields: &[(String, String)]) -> Vec<u8> {
         [&[text.len() as u8], text.as_bytes()].concat()
     };
     fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
-}
-
-fn opening() -> Vec<u8> {
-    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat()
 }
 
 /// The frames of a damaged request on stream 1, and of a good one on stream 3; whether the client resets the first one.
@@ -244,6 +236,41 @@ fn content_of_a_refused_stream_reaches_no_backend() {
         assert!(stream(&simulation.take_received(client.expect("accepted")), 1).is_reset);
         assert_eq!(backend.requests, []);
     });
+}
+
+/// A request without a length, whose content is as long as the route allows with the first frame.
+#[test]
+fn content_beyond_the_limit_of_the_route_is_refused_before_and_after_the_response_has_begun() {
+    const CONTENT: &[u8] = b"0123456789";
+    let backend_route = BackendRoute { body_bytes_max: CONTENT.len() as u64, ..backend_route(&backend(1, 100)) };
+    for has_begun in [false, true] {
+        let action = RouteAction::Pass(Box::new(backend_route.clone()));
+        simulate_routes(vec![route("/*", action)], |simulation| {
+            let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "example.com"), (":path", "/")];
+            let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let head = frame(HEADERS, END_HEADERS, 1, &block(&fields));
+            let request = [opening(), head, frame(DATA, 0, 1, CONTENT)].concat();
+            let client = simulation.connect(Protocol::Http, &request, usize::MAX).expect("accepted");
+            simulation.run(ITERATIONS_MAX);
+            assert!(simulation.take_of_backend(0).ends_with(b"\r\n\r\na\r\n0123456789\r\n"));
+            if has_begun {
+                simulation.send_by_backend(0, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
+                simulation.run(ITERATIONS_MAX);
+            }
+            simulation.send(client, &frame(DATA, 0, 1, b"x"));
+            simulation.run(ITERATIONS_MAX);
+            let own = stream(&simulation.take_received(client), 1);
+            match has_begun {
+                false => {
+                    assert!(own.is_whole && !own.is_reset, "{own:?}");
+                    assert_eq!(own.content, b"The backend 192.0.2.1:3000 takes no content of this length.\n");
+                }
+                true => assert!(own.has_head && !own.is_whole && own.is_reset, "{own:?}"),
+            }
+            assert_eq!(simulation.count(Counter::BackendErrors), 0);
+            assert_eq!(simulation.take_of_backend(0), b"");
+        });
+    }
 }
 
 #[test]
