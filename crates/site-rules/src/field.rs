@@ -146,6 +146,8 @@ fn checked_value<'v>(name: &str, value: &'v str) -> Result<&'v str, RuleError> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldEdits<'r> {
     edits: Vec<FieldEdit<'r>>,
+    /// Shared caches must not keep the response.
+    is_private: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +184,7 @@ pub enum ResponseKind {
 impl<'r> FieldEdits<'r> {
     /// No field is changed.
     pub fn is_empty(&self) -> bool {
-        self.edits.is_empty()
+        self.edits.is_empty() && !self.is_private
     }
 
     /// Whether a rule has the field `name`.
@@ -202,16 +204,9 @@ impl<'r> FieldEdits<'r> {
         self.put(name, Some(value));
     }
 
-    /// Shared caches must not keep the response, unless a rule says otherwise.
+    /// Shared caches must not keep the response: unless its `Cache-Control` says so, it is replaced.
     pub fn set_private(&mut self) {
-        const NAME: &str = "Cache-Control";
-        let of_rule = self.edits.iter().find(|edit| edit.name.eq_ignore_ascii_case(NAME));
-        let is_said = of_rule.and_then(|edit| edit.value.as_ref()).is_some_and(|value| {
-            [&b"private"[..], b"no-store"].iter().any(|directive| memchr::memmem::find(value, directive).is_some())
-        });
-        if !is_said {
-            self.set(NAME, b"private, no-cache".to_vec());
-        }
+        self.is_private = true;
     }
 
     /// From now on rules replace the fields so far.
@@ -287,8 +282,25 @@ impl<'r> FieldEdits<'r> {
                 out.extend_from_slice(b"\r\n");
             }
         }
+        if self.is_private && kind.may_have(CACHE_CONTROL) {
+            put_private(start, out);
+        }
         out.extend_from_slice(b"\r\n");
     }
+}
+
+const CACHE_CONTROL: &str = "Cache-Control";
+
+/// Replaces `Cache-Control` in the head that begins at `start`, unless it keeps the response from shared caches.
+fn put_private(start: usize, out: &mut Vec<u8>) {
+    let mut lines = Vec::new();
+    while let Some((line_start, line_end)) = find_line(&out[start..], CACHE_CONTROL.as_bytes()) {
+        lines.extend(out.drain(start + line_start..start + line_end));
+    }
+    let text = lines.to_ascii_lowercase();
+    let is_private =
+        [&b"private"[..], b"no-store"].iter().any(|directive| memchr::memmem::find(&text, directive).is_some());
+    out.extend_from_slice(if is_private { &lines } else { b"Cache-Control: private, no-cache\r\n" });
 }
 
 impl ResponseKind {
@@ -392,6 +404,24 @@ mod tests {
         assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\n\r\n");
         let rules = [rule(&[("Set-Cookie", Some("a=1"))], true), rule(&[("Set-Cookie", Some("b=2"))], true)];
         assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\n");
+    }
+
+    #[test]
+    fn private_response_keeps_a_cache_control_that_says_so() {
+        let check = |lines: &str, expected: &str| {
+            let mut out = format!("HTTP/1.1 200 OK\r\n{lines}X: 1\r\n\r\n").into_bytes();
+            let mut edits = FieldEdits::default();
+            edits.set_private();
+            edits.apply(0, ContentOf::Path, &mut out);
+            assert_eq!(String::from_utf8(out), Ok(format!("HTTP/1.1 200 OK\r\nX: 1\r\n{expected}\r\n")), "{lines}");
+        };
+        let added = "Cache-Control: private, no-cache\r\n";
+        check("", added);
+        check("Cache-Control: public, max-age=60\r\n", added);
+        check("Cache-Control: max-age=60\r\ncache-control: s-maxage=9\r\n", added);
+        for own in ["Cache-Control: Private, max-age=60\r\n", "cache-control: no-store\r\n"] {
+            check(own, own);
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
     let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
     if progress.call().is_some() {
+        ruling.note_admission();
         return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
     if asked.content.is_none() && matches!(ruling.action, Action::DnsQuery) && has_dns_message(request) {

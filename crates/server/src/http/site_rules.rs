@@ -390,6 +390,13 @@ impl Ruling<'_> {
         false
     }
 
+    /// The client has satisfied the rules of the path in an earlier iteration.
+    pub(crate) fn note_admission(&mut self) {
+        if self.protections != [Protection::default(); 4] {
+            self.fields.edits.set_private();
+        }
+    }
+
     /// The protection of a missing file at this path.
     fn of_missing(&self, path: &SitePath<'_>) -> Protection {
         self.protection_rules.map(|rules| rules.of_missing(path.as_bytes(), path.ends_with_slash())).unwrap_or_default()

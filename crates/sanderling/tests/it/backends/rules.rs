@@ -31,7 +31,8 @@ fn passwords_addresses_fields_and_origins_apply_to_an_application() {
             let answer = proxy.ask(front, path, &["-u", "ann:wrong"]);
             assert_eq!(answer.status, 401, "{front:?} {path}");
         }
-        assert_eq!(proxy.ask(front, "/count", &["-u", "ann:secret"]).status, 200, "{front:?}");
+        let answer = proxy.ask(front, "/count", &["-u", "ann:secret"]);
+        assert_eq!((answer.status, answer.all("cache-control")), (200, vec!["private, no-cache"]), "{front:?}");
         assert_eq!(proxy.ask(front, "/fire", &[]).status, 403, "{front:?}");
         assert_eq!(proxy.ask(front, "/old", &[]).all("location"), ["/new"], "{front:?}");
     }
