@@ -35,6 +35,9 @@ const NEEDED: &[Needed] = &[
     ("node", "nodejs"),
     ("python3", "python3"),
     ("php-fpm8.2", "php8.2-fpm"),
+    ("mariadbd", "mariadb-server-core"),
+    ("wp-setup", "wordpress wordpress-theme-twentytwentythree php8.2-mysql"),
+    ("docker-registry", "docker-registry"),
 ];
 
 /// The servers that `compare` runs.

@@ -3,12 +3,14 @@
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, Site};
 use sanderling_os::directory::Directory;
-use sanderling_server::{Root, Snapshot};
+use sanderling_server::{Root, SiteRules, Snapshot};
+use sanderling_site_rules::RequestPath;
 use std::io;
 
 /// A warning for each site of `config` without a page for `/`. Sites that could not be loaded are left out.
 pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnostic> {
     let sites = config.sites.iter().zip(snapshot.sites.all()).filter_map(|(site, opened)| match &opened.root {
+        Root::Directory(_) if opened.options.rules.as_deref().is_some_and(answers_root) => None,
         Root::Directory(directory) => missing_page(site, directory),
         Root::Builtin(_) | Root::Unavailable => None,
     });
@@ -25,6 +27,13 @@ fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let message = format!("the site `{}` has no {}", site.root_text(), files.index.join(" or "));
     let problem = Problem::new(message, "create it, or requests for / get status 404");
     Some(Diagnostic::warning(site.location.clone(), problem))
+}
+
+/// Whether an application, or a rule, answers requests for `/`.
+fn answers_root(rules: &SiteRules) -> bool {
+    let root = RequestPath { is_https: false, host: None, path: b"", ends_with_slash: true, query: None };
+    rules.routes.iter().any(|route| route.pattern.is_match(&root))
+        || [&rules.own_rules, &rules.file_rules].iter().any(|set| set.find(&root).is_some())
 }
 
 /// The error of a `site` that `user`, as which this process runs, cannot read in its document root.

@@ -5,4 +5,5 @@ pub(crate) mod mail_policies;
 pub(crate) mod sites;
 pub(crate) mod earlier_files;
 pub(crate) mod protection;
+pub(crate) mod script_path;
 pub(crate) mod users;

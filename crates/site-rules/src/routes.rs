@@ -169,6 +169,11 @@ impl Routes {
 }
 
 impl Route {
+    /// Whether a FastCGI application answers, which runs files of the site.
+    pub fn runs_scripts(&self) -> bool {
+        matches!(&self.action, RouteAction::Pass(pass) if matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)))
+    }
+
     /// The path that all paths of the route begin with, without a slash at its end; empty for the root.
     pub fn fixed_prefix(&self) -> &str {
         let end = self.name.find(['*', ':']).unwrap_or(self.name.len());

@@ -4,6 +4,7 @@ mod differential;
 mod faults;
 mod node;
 mod php;
+mod known;
 mod python;
 mod reloads;
 mod rules;

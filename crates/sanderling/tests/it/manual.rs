@@ -37,9 +37,15 @@ const FILES: &[(&str, &[u8])] = &[
 /// The part that an example may omit, since an earlier example has it.
 const SITE: &str = "\n[domain.\"example.com\"]\nsite = \"public\"\n";
 /// Paths and names of other machines.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("/etc/letsencrypt/live/example.com/", ""),
     ("/srv/example.com", "public"),
+    ("/srv/mastodon/public", "public"),
+    ("/srv/wordpress", "public"),
+    ("/srv/project", "public"),
+    ("/srv/blog", "public"),
+    ("/srv/app", "public"),
+    ("/srv/nas", "public"),
     ("/var/log/sanderling/", ""),
     ("user = \"sanderling\"", "user = \"nobody\""),
 ];

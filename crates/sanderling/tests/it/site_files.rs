@@ -250,6 +250,9 @@ fn check_warns_of_a_site_without_a_page_for_its_root() {
         ("index = []", "a.txt", ""),
         ("listing = true", "a.txt", ""),
         ("fallback = \"app.html\"", "app.html", ""),
+        ("route = { \"/\" = { proxy = \"127.0.0.1:3000\" } }", "a.txt", ""),
+        ("route = { \"/api/\" = { proxy = \"127.0.0.1:3000\" } }", "a.txt", "public` has no index.html; "),
+        ("redirects = { \"/*\" = \"https://example.org/:splat\" }", "a.txt", ""),
     ] {
         let config = format!("[domain.\"example.com\"]\nsite = \"public\"\n{keys}\n");
         let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);

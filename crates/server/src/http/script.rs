@@ -1,18 +1,17 @@
 //! The script of a FastCGI application that answers a request.
 //!
-//! A path is divided after its first segment that ends with `.php`: what follows is PATH_INFO. A script is only named
-//! to the application if it is a file of the site, which no link leads out of: PHP would otherwise run `x.jpg` for
-//! `/x.jpg/y.php`.
+//! A script is only named to the application if it is a file of the site, which no link leads out of: PHP would
+//! otherwise run `x.jpg` for `/x.jpg/y.php`.
 
 use crate::context::Context;
 use crate::files::file_cache::Lookup;
+use crate::site::script_path::divide;
 use crate::site::sites::Site;
 use crate::waiter::Waiter;
 use sanderling_http::{SitePath, put_path_segment};
 use sanderling_site_rules::FastCgiOptions;
 use std::sync::Arc;
 
-const EXTENSION: &[u8] = b".php";
 /// The script that answers for a directory.
 const INDEX: &[u8] = b"index.php";
 
@@ -27,24 +26,6 @@ pub(super) enum Script {
     LacksSlash,
     /// There is none.
     Missing,
-}
-
-/// Whether a path names a script, which is never sent as a file.
-pub(crate) fn names_script(path: &[u8]) -> bool {
-    divide(path).is_some()
-}
-
-/// Divides a path into that of a script and PATH_INFO; `None` if no segment names a script.
-fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut end = 0;
-    for segment in path.split(|&byte| byte == b'/') {
-        end += segment.len();
-        if segment.ends_with(EXTENSION) && segment.len() > EXTENSION.len() {
-            return Some(path.split_at(end));
-        }
-        end += 1;
-    }
-    None
 }
 
 /// Finds the script for `path`.
@@ -93,27 +74,5 @@ fn is_file(name: &[u8], site: &Arc<Site>, waiter: (Waiter, bool), context: &mut 
         Lookup::Cached(_) | Lookup::Opened(_) => Some(true),
         Lookup::Pending => None,
         Lookup::Failed(_) | Lookup::Fallback(_) | Lookup::NotFoundPage(_) => Some(false),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_is_divided_after_the_first_script() {
-        let check = |path: &str, expected: Option<(&str, &str)>| {
-            let found = divide(path.as_bytes()).map(|(name, path_info)| (name.to_vec(), path_info.to_vec()));
-            let expected = expected.map(|(name, path_info)| (name.as_bytes().to_vec(), path_info.as_bytes().to_vec()));
-            assert_eq!(found, expected, "{path}");
-        };
-        check("index.php", Some(("index.php", "")));
-        check("a/index.php/b/c", Some(("a/index.php", "/b/c")));
-        check("x.jpg/y.php", Some(("x.jpg/y.php", "")));
-        check("a.php/b.php", Some(("a.php", "/b.php")));
-        check("a.phps", None);
-        check(".php", None);
-        check("a.PHP", None);
-        check("", None);
     }
 }

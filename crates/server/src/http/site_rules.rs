@@ -7,7 +7,6 @@ use crate::file_error::FileError;
 use crate::files::file_cache::Lookup;
 use crate::files::local_files::LocalFiles;
 use crate::http::file_hit::is_missing;
-use crate::http::script::names_script;
 use crate::limits::permits::ClientPrefix;
 use crate::limits::request_budget::RequestBudget;
 use crate::logins::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
@@ -16,14 +15,15 @@ use crate::net::transport::Transport;
 use crate::options::Options;
 use crate::site::challenges::ACME_CHALLENGES;
 use crate::site::protection::{AuthRule, Protection, ProtectionRules};
+use crate::site::script_path::names_script;
 use crate::site::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::waiter::Waiter;
 use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{
-    BackendProtocol, ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteAction,
-    RouteRequest, RuleSet, changes_with_content,
+    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteRequest, RuleSet,
+    changes_with_content,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) struct Ruling<'r> {
     /// The protection of the path of the request, of the path of another file, of the found file, and of a path without
     /// a file. Nothing is answered before it is satisfied.
     protections: [Protection; 4],
+    /// The site has a FastCGI application, whose scripts are never sent.
+    runs_scripts: bool,
 }
 
 /// How a request is answered.
@@ -114,6 +116,7 @@ impl<'r> Ruling<'r> {
             fields: ResponseFields::default(),
             protection_rules: None,
             protections: [Protection::default(); 4],
+            runs_scripts: false,
         }
     }
 
@@ -171,7 +174,8 @@ impl<'r> Ruling<'r> {
         let parsed = SitePath::parse(raw_path);
         let is_dns_query = parsed.as_ref().is_ok_and(|path| rules.is_doh_path(path));
         let action = if is_dns_query { Action::DnsQuery } else { Action::File };
-        let mut ruling = Ruling { action, fields, ..Ruling::of_file() };
+        let runs_scripts = rules.routes.iter().any(|route| route.runs_scripts());
+        let mut ruling = Ruling { action, fields, runs_scripts, ..Ruling::of_file() };
         let Ok(path) = parsed else {
             ruling.fields.edits = edits_without_path(rules);
             return ruling;
@@ -442,9 +446,10 @@ impl Ruling<'_> {
     #[inline(always)]
     pub(crate) fn checked<'f, 's>(ruling: Option<&Self>, found: Lookup<'f, 's>) -> Lookup<'f, 's> {
         let Some(ruling) = ruling else { return found };
-        let is_allowed = found.file().is_none_or(|file| file.protection.is_implied_by(&ruling.protections));
+        let protection = found.file().map(|file| file.protection).unwrap_or_default();
         match found {
-            found if is_allowed => found,
+            _ if protection.is_script && ruling.runs_scripts => Lookup::Failed(FileError::NotFound),
+            found if protection.is_implied_by(&ruling.protections) => found,
             Lookup::NotFoundPage(_) => Lookup::Failed(FileError::NotFound),
             _ => Lookup::Failed(FileError::Busy),
         }
@@ -502,10 +507,10 @@ impl<'r> Action<'r> {
             return self;
         }
         let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else {
-            let runs_scripts = rules.routes.iter().any(|route| runs_script(route, path));
-            return if runs_scripts { Action::Page(Status::NotFound) } else { self };
+            return self;
         };
-        let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !runs_script(route, path);
+        let is_script = names_script(path.path) && rules.routes.iter().any(|route| route.runs_scripts());
+        let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !is_script;
         match route.files_first && asks_for_file {
             true => Action::FileOr(Instead::Route(Arc::clone(route))),
             false => Action::Route(Arc::clone(route)),
@@ -553,16 +558,6 @@ impl<'r> Action<'r> {
             Action::Page(status) => Some(Response::status_page(request, *status)),
             Action::File | Action::FileOr(_) | Action::OtherFile(..) | Action::DnsQuery | Action::Route(_) => None,
         }
-    }
-}
-
-/// Whether the path names a script of the application of the route, which is never sent as a file.
-fn runs_script(route: &Route, path: &RequestPath<'_>) -> bool {
-    match &route.action {
-        RouteAction::Pass(pass) => {
-            matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)) && names_script(path.path)
-        }
-        RouteAction::Respond { .. } => false,
     }
 }
 

@@ -42,6 +42,8 @@ pub struct ProtectionRules {
 pub(crate) struct Protection {
     pub(crate) access: Option<u32>,
     pub(crate) auth: Option<u32>,
+    /// Whether a site that runs scripts does not send it: a file with the path of a script.
+    pub(crate) is_script: bool,
 }
 
 impl AccessRule {
@@ -96,7 +98,7 @@ impl ProtectionRules {
     fn find(&self, find: impl Fn(&ProtectedPaths) -> Option<usize>) -> Protection {
         let [access, auth] =
             self.paths().map(|paths| find(paths).map(|position| u32::try_from(position).expect("rules are few")));
-        Protection { access, auth }
+        Protection { access, auth, is_script: false }
     }
 
     /// The rule at a position of a [`Protection`].
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn satisfied_rules_imply_the_same_rules_alone() {
-        let rules = |access, auth| Protection { access, auth };
+        let rules = |access, auth| Protection { access, auth, is_script: false };
         let none = rules(None, None);
         assert!(none.is_implied_by(&[]) && none.is_implied_by(&[rules(Some(0), None)]));
         assert!(rules(Some(1), None).is_implied_by(&[rules(Some(0), None), rules(Some(1), Some(0))]));

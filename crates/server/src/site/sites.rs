@@ -2,6 +2,7 @@
 
 use crate::site::earlier_files::EarlierFiles;
 use crate::site::protection::{Protection, ProtectionRules};
+use crate::site::script_path;
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
 use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, RouteAction, Routes, RuleSet};
@@ -150,7 +151,8 @@ impl SiteOptions {
 
     /// The protection of the file at this path.
     pub(crate) fn protection_of_file(&self, path: &[u8]) -> Protection {
-        self.protection().map_or_else(Protection::default, |rules| rules.of_file(path))
+        let by_rules = self.protection().map_or_else(Protection::default, |rules| rules.of_file(path));
+        Protection { is_script: script_path::names_script(path), ..by_rules }
     }
 
     /// The paths that rules protect, on which the entries of the open-file cache depend.

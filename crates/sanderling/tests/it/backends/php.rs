@@ -15,7 +15,7 @@ const SCRIPT: &[u8] = include_bytes!("application.php");
 const PICTURE: &[u8] = b"<?php echo 'the picture is run';\n";
 
 /// php-fpm with two workers for a UNIX socket and two for TCP, each of which ends after a number of requests.
-struct Php {
+pub(super) struct Php {
     child: Child,
     /// The directory of the socket, and of what php-fpm writes.
     directory: TestDirectory,
@@ -23,7 +23,7 @@ struct Php {
 }
 
 impl Php {
-    fn new(requests_max: usize) -> Php {
+    pub(super) fn new(requests_max: usize) -> Php {
         let (directory, address) = (TestDirectory::new(), free_address());
         let user = if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
             "user = nobody\ngroup = nogroup\n"
@@ -55,7 +55,7 @@ impl Php {
     }
 
     /// The servers in the form of the configuration.
-    fn servers(&self) -> [String; 2] {
+    pub(super) fn servers(&self) -> [String; 2] {
         [format!("unix:{}", self.directory.argument("php.sock")), self.address.to_string()]
     }
 }
@@ -180,6 +180,46 @@ fn no_other_file_is_run_and_no_script_is_sent() {
     }
     // The picture is a file as any other.
     assert_eq!(proxy.ask(Front::Http1, "/x.jpg", &[]).content.as_bytes(), PICTURE);
+}
+
+#[test]
+fn no_key_of_a_site_with_scripts_makes_one_a_file() {
+    let php = Php::new(0);
+    let keys = format!(
+        "index = [\"index.php\"]\nfallback = \"info.php\"\nlisting = true\n[domain.\"example.com\".redirects]\n\
+         \"/rewritten\" = {{ to = \"/info.php\", status = 200 }}\n\"/forced\" = {{ to = \"/info.php\", status = 200, force = true }}\n\
+         \"/gone\" = {{ to = \"/info.php\", status = 410 }}\n{}{}{}",
+        route("/scripts/*.php", &format!("fastcgi = \"{}\"\nfront_controller = false", php.servers()[0])),
+        route("/uploads/", "respond = { status = 404, text = \"fixed\" }\nfiles_first = true"),
+        route("/api/", "proxy = \"http://127.0.0.1:1\"\nfiles_first = true"),
+    );
+    let files: [(&str, &[u8]); 6] = [
+        ("public/index.php", SCRIPT),
+        ("public/info.php", SCRIPT),
+        ("public/uploads/evil.php", SCRIPT),
+        ("public/uploads/a.txt", b"text\n"),
+        ("public/api/tool.php", SCRIPT),
+        ("public/scripts/run.php", SCRIPT),
+    ];
+    let proxy = Proxy::with(Setup { keys, ..Setup::default() }, &files);
+    for (path, status) in [
+        ("/", 404),
+        ("/info.php", 404),
+        ("/info.php/x", 404),
+        ("/rewritten", 404),
+        ("/forced", 404),
+        ("/gone", 410),
+        ("/uploads/evil.php", 404),
+        ("/uploads/evil.php/x", 404),
+        ("/api/tool.php", 502),
+        ("/missing", 404),
+        ("/uploads/a.txt", 200),
+        ("/scripts/run.php", 200),
+    ] {
+        let answer = proxy.ask(Front::Http1, path, &["-H", "Accept: text/html", "-H", "Sec-Fetch-Mode: navigate"]);
+        assert!(answer.status == status && !answer.content.contains("<?php"), "{path}: {answer:?}");
+    }
+    assert_eq!(proxy.ask(Front::Http1, "/uploads/evil.php", &[]).content, "fixed");
 }
 
 #[test]
