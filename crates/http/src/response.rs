@@ -115,7 +115,7 @@ impl PageFormat {
     fn page(self, status: Status) -> &'static [u8] {
         match self {
             PageFormat::Html => status.page(),
-            PageFormat::Text => status.text_page(),
+            PageFormat::Text => status.text().as_bytes(),
         }
     }
 

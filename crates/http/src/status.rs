@@ -28,8 +28,8 @@ macro_rules! statuses {
                 }
             }
 
-            /// The code with its reason phrase, on a line.
-            pub fn text(self) -> &'static str {
+            /// The code with its reason phrase, on a line: the page for a terminal.
+            pub const fn text(self) -> &'static str {
                 match self {
                     $(Status::$variant => concat!($code, " ", $reason, "\n"),)*
                 }
@@ -39,13 +39,6 @@ macro_rules! statuses {
             pub(crate) const fn page(self) -> &'static [u8] {
                 match self {
                     $(Status::$variant => page!($code, $reason, $text).as_bytes(),)*
-                }
-            }
-
-            /// The same for a terminal.
-            pub(crate) const fn text_page(self) -> &'static [u8] {
-                match self {
-                    $(Status::$variant => concat!($code, " ", $reason, "\n").as_bytes(),)*
                 }
             }
 
@@ -70,7 +63,7 @@ macro_rules! statuses {
                     $(Status::$variant => {
                         const PARTS: [&[u8]; PAGE_HEAD_PART_COUNT] = page_head_parts(
                             Status::$variant,
-                            &digits(Status::$variant.text_page().len()),
+                            &digits(Status::$variant.text().len()),
                             b"\r\nContent-Type: text/plain; charset=utf-8\r\n",
                         );
                         static HEAD: [u8; total_bytes(&PARTS)] = concatenated(&PARTS);

@@ -49,7 +49,7 @@ pub(crate) struct Ruling<'r> {
 pub(crate) enum Action<'r> {
     /// With the file at its path.
     File,
-    /// With the file at its path, or, if there is none, so.
+    /// With the file at its path if there is one, else with this.
     FileOr(Instead),
     /// By this route.
     Route(Arc<Route>),
@@ -601,7 +601,7 @@ fn page_status(status: PageStatus) -> Status {
 /// Whether the client has got no certificate for the host of `request` (RFC 9110 §7.4, RFC 9113 §9.1.1). A client that
 /// asks for an address has got the default certificate, which it cannot verify or which the operator has given to it.
 fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snapshot) -> bool {
-    let Some(host) = request.host.filter(|host| !snapshot.sites.is_any_host(host.name)) else { return false };
+    let Some(host) = request.host.filter(|host| !snapshot.sites.falls_to_default(host.name)) else { return false };
     let is_default = || is_address(host.name) && transport.has_default_certificate();
     !(transport.has_certificate_for(host.name) || is_default())
 }

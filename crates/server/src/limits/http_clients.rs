@@ -23,7 +23,7 @@ impl HttpClients {
 
     /// Whether a proxy may name the client of a request in one of its fields.
     pub(crate) fn are_named_by_fields(&self) -> bool {
-        matches!(self.client_from, Some(ClientFrom::Forwarded | ClientFrom::XForwardedFor))
+        self.field().is_some()
     }
 
     /// The field in which `peer` names its clients, if it is a trusted proxy that does.

@@ -201,7 +201,7 @@ pub enum DefaultSite {
     None,
     /// This site, for IP addresses and `localhost` only, so that no foreign name is answered for by accident.
     Addresses(usize),
-    /// This site, for all hosts of no other site.
+    /// This site, for all hosts that belong to no other.
     EveryHost(usize),
 }
 
@@ -244,8 +244,8 @@ impl Sites {
         &self.sites
     }
 
-    /// Whether a host of no site gets the site for every host.
-    pub(crate) fn is_any_host(&self, host: &[u8]) -> bool {
+    /// Whether `host` belongs to no site, and the site for all other hosts answers.
+    pub(crate) fn falls_to_default(&self, host: &[u8]) -> bool {
         matches!(self.default_site, DefaultSite::EveryHost(_)) && self.find_named(host).is_none()
     }
 
@@ -414,7 +414,7 @@ mod tests {
         check(&sites(DefaultSite::EveryHost(0)), "evil.example", Some(7));
         check(&sites(DefaultSite::EveryHost(0)), "127.0.0.1", Some(7));
         check(&sites(DefaultSite::EveryHost(0)), "example.org", Some(8));
-        let is_any = |default: DefaultSite, host: &str| sites(default).is_any_host(host.as_bytes());
+        let is_any = |default: DefaultSite, host: &str| sites(default).falls_to_default(host.as_bytes());
         assert!(is_any(DefaultSite::EveryHost(0), "evil.example") && !is_any(DefaultSite::EveryHost(0), "example.org"));
         assert!(!is_any(DefaultSite::Addresses(0), "evil.example"));
         check(&sites(DefaultSite::None), "127.0.0.1", None);

@@ -58,7 +58,8 @@ impl Users {
             };
             let parsed = parsed.map_err(|(message, remedy)| match fast_hash(line) {
                 Some((name, kind)) => {
-                    let message = format!("the hash of {name} is {kind}, of which billions are guessed each second");
+                    let message =
+                        format!("the hash of {name} is {kind}: an attacker can try billions of passwords a second");
                     let file = file.display();
                     (message, format!("run htpasswd -B {file} {name}, which asks for the password, for one of bcrypt"))
                 }
@@ -193,7 +194,7 @@ mod tests {
     fn hash_of_another_server_is_refused_with_the_command_that_replaces_it() {
         for (hash, kind) in [("$apr1$a$b", "MD5 of Apache"), ("{SHA}abc=", "SHA-1"), ("$6$a$b", "SHA-512")] {
             let (users, problems) = Users::parse(Path::new("/etc/users"), format!("ann:{hash}\n").as_bytes());
-            let message = format!("the hash of ann is {kind}, of which billions are guessed each second");
+            let message = format!("the hash of ann is {kind}: an attacker can try billions of passwords a second");
             let remedy = "run htpasswd -B /etc/users ann, which asks for the password, for one of bcrypt".to_owned();
             assert_eq!((users.count(), problems), (0, vec![(1, message, remedy)]));
         }

@@ -40,7 +40,7 @@ const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 /// many connections have work left.
 const READY_PER_ITERATION_MAX: usize = 16;
 
-/// Times that backends and clients take from each other in one iteration.
+/// How often in one iteration backends and clients take what the other side has for them.
 const EXCHANGES_PER_ITERATION_MAX: usize = 8;
 
 /// The connections of one worker.

@@ -191,7 +191,7 @@ fn wrong_users_are_reported_and_protect_all_the_same() {
     let ended = run(&["check", "--config", &site.directory.argument("sanderling.toml")]);
     assert_eq!(ended.code(), Some(1));
     for expected in [
-        "users.htpasswd:2:1: the hash of ann is SHA-1, of which billions are guessed each second; the line is skipped",
+        "users.htpasswd:2:1: the hash of ann is SHA-1: an attacker can try billions of passwords a second; the line is skipped",
         "users.htpasswd:4:1: the line has no colon",
         "users.htpasswd:5:1: the name is empty",
         "users.htpasswd:6:1: ",
