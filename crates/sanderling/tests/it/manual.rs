@@ -27,6 +27,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("several-signers.zone", SEVERAL_SIGNERS_ZONE),
     ("reverse.zone", ZONE),
     ("zones/example.com.zone", ZONE),
+    ("sites/example.com/index.html", b"index\n"),
     ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),
     ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
     ("ca-root.pem", b"-----BEGIN CERTIFICATE-----\n"),
@@ -37,7 +38,7 @@ const FILES: &[(&str, &[u8])] = &[
 /// The part that an example may omit, since an earlier example has it.
 const SITE: &str = "\n[domain.\"example.com\"]\nsite = \"public\"\n";
 /// Paths and names of other machines.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("/etc/letsencrypt/live/example.com/", ""),
     ("/srv/example.com", "public"),
     ("/srv/mastodon/public", "public"),
@@ -47,6 +48,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("/srv/app", "public"),
     ("/srv/nas", "public"),
     ("/var/log/sanderling/", ""),
+    ("/usr/local/bin/copy-certificate", "/usr/bin/true"),
     ("user = \"sanderling\"", "user = \"nobody\""),
 ];
 
