@@ -41,8 +41,8 @@ use toml::de::{DeTable, DeValue};
 /// # Errors
 /// Returns all problems, in file order.
 pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
-    let files = config_text::split(path, content);
-    let mut reader = ConfigReader::new(&files);
+    let (files, variables) = config_text::split(path, content);
+    let mut reader = ConfigReader::new(&files, &variables);
     let Some(text) = joined(&files, &mut reader) else { return Err(reader.into_diagnostics()) };
     let Some(root) = reader.parse(&text, 0) else { return Err(reader.into_diagnostics()) };
     let mut builder = ConfigBuilder::new(&mut reader, path.parent().unwrap_or(Path::new("")));

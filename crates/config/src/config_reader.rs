@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation};
 use crate::keys::{Section, Value};
-use crate::variables::substitute;
+use crate::variables::Variables;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -75,6 +75,7 @@ pub(super) const BETWEEN_FILES: &str = "\n";
 /// Reads values out of the text of one or several files, and collects its problems.
 pub(super) struct ConfigReader<'a> {
     files: Vec<File<'a>>,
+    variables: &'a Variables,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -86,8 +87,8 @@ struct File<'a> {
 }
 
 impl<'a> ConfigReader<'a> {
-    /// A reader for the combined text of `files`, without problems yet.
-    pub(super) fn new(files: &'a [(PathBuf, &[u8])]) -> ConfigReader<'a> {
+    /// A reader for the combined text of `files`, whose strings may contain `variables`; without problems yet.
+    pub(super) fn new(files: &'a [(PathBuf, &[u8])], variables: &'a Variables) -> ConfigReader<'a> {
         let mut start = 0;
         let of_file = |(path, text): &'a (PathBuf, &[u8])| {
             let ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(index, _)| start + index + 1);
@@ -95,7 +96,7 @@ impl<'a> ConfigReader<'a> {
             start += text.len() + BETWEEN_FILES.len();
             File { path, line_starts }
         };
-        ConfigReader { files: files.iter().map(of_file).collect(), diagnostics: Vec::new() }
+        ConfigReader { files: files.iter().map(of_file).collect(), variables, diagnostics: Vec::new() }
     }
 
     /// The location of `offset`, in bytes from the start of the text.
@@ -181,10 +182,11 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    fn substitute_in_value(&mut self, value: &mut Node<'_>, start: usize) {
+    /// Replaces them in a value of the text that starts at `start`.
+    pub(super) fn substitute_in_value(&mut self, value: &mut Node<'_>, start: usize) {
         let offset = start + value.span().start;
         match value.get_mut() {
-            DeValue::String(text) => match substitute(text, |name| std::env::var(name).ok()) {
+            DeValue::String(text) => match self.variables.substitute(text) {
                 Ok(Cow::Borrowed(_)) => {}
                 Ok(Cow::Owned(replaced)) => *text = Cow::Owned(replaced),
                 Err(name) => {

@@ -43,8 +43,8 @@ pub fn effective_sections(path: &Path) -> Result<Vec<EffectiveSection>, Vec<Diag
     let source = ConfigSource::File(path.to_owned());
     let content = source.read()?;
     let config = source.parse(&content)?;
-    let files = config_text::split(path, &content);
-    let mut reader = ConfigReader::new(&files);
+    let (files, variables) = config_text::split(path, &content);
+    let mut reader = ConfigReader::new(&files, &variables);
     let text = config_file::joined(&files, &mut reader);
     let Some(root) = text.as_deref().and_then(|text| reader.parse(text, 0)) else {
         return Err(reader.into_diagnostics());

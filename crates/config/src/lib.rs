@@ -85,6 +85,7 @@ pub use state_folder::{DEFAULT_STATE, STATE_REMEDY, read_beneath, read_issued};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use units::duration_text;
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
+pub use variables::substitute_from_environment;
 pub use zones::{
     JOURNALS, SecondaryZone, TRANSFERRED_ZONES, UPDATES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file,
     stored_zone_file, update_file, zone_file_name,

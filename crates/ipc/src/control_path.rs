@@ -2,7 +2,7 @@
 //!
 //! Server and client find the same path if they see the same configuration file, user and environment.
 
-use sanderling_config::{ConfigSource, SearchPaths};
+use sanderling_config::{ConfigSource, SearchPaths, substitute_from_environment};
 use std::env;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -106,14 +106,14 @@ fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     let text = String::from_utf8_lossy(&text);
     let (root, _) = DeTable::parse_recoverable(&text);
     let Some(value) = root.get_ref().get("control") else { return Ok(None) };
-    match value.get_ref().as_str() {
-        Some(value) if !value.is_empty() => Ok(Some(file.parent().unwrap_or(Path::new("")).join(value))),
-        _ => Err(format!(
-            "{}: `control` is not a socket path; write control = \"control.sock\", or specify the socket \
-             with --control PATH",
-            file.display()
-        )),
+    let problem = |problem: &str| format!("{}: {problem}, or specify the socket with --control PATH", file.display());
+    let not_a_path = || problem("`control` is not a socket path; write control = \"control.sock\"");
+    let value = substitute_from_environment(value.get_ref().as_str().ok_or_else(not_a_path)?)
+        .map_err(|name| problem(&format!("the environment variable `{name}` is not set; set it as for the server")))?;
+    if value.is_empty() {
+        return Err(not_a_path());
     }
+    Ok(Some(file.parent().unwrap_or(Path::new("")).join(value.as_ref())))
 }
 
 #[cfg(test)]
@@ -169,6 +169,9 @@ mod tests {
             ("control = \"/abs/my.sock\"\n", Some("/abs/my.sock")),
             ("control = \"my.sock\"\nworkers = \"many\"\n[domain.\"example.com\"\nsite = \n", Some("my.sock")),
             ("[http]\ncontrol = \"my.sock\"\n", None),
+            // Cargo sets the variable for the programs that it runs.
+            ("control = \"${CARGO_PKG_NAME}.sock\"\n", Some("sanderling-ipc.sock")),
+            ("control = \"$${CARGO_PKG_NAME}.sock\"\n", Some("${CARGO_PKG_NAME}.sock")),
         ] {
             std::fs::write(&file, text).expect("written");
             let expected = expected.map(|name| folder.path().join(name));
@@ -188,6 +191,11 @@ mod tests {
             let error = of_client(None, None, &search_paths, &RuntimeEnv::new(None, true, "")).expect_err(text);
             assert!(error.contains("sanderling.toml: `control` is not a socket path; "), "{error}");
         }
+        std::fs::write(&file, "control = \"${NO_SUCH_VARIABLE_OF_TESTS}\"\n").expect("written");
+        let error = of_client(None, None, &search_paths, &RuntimeEnv::new(None, true, "")).expect_err("not set");
+        let expected = "sanderling.toml: the environment variable `NO_SUCH_VARIABLE_OF_TESTS` is not set; set it as for \
+                        the server, or specify the socket with --control PATH";
+        assert!(error.ends_with(expected), "{error}");
     }
 
     #[test]

@@ -432,12 +432,23 @@ fn duplicate_host_or_zone_is_an_error() {
 
 #[test]
 fn variables_of_the_environment_are_replaced_in_strings() {
-    // Cargo sets the variable for the programs that it runs, perhaps that of the tests themselves.
-    let package = std::env::var("CARGO_PKG_NAME").expect("tests are run by Cargo");
-    let text = "[log]\naccess = \"${CARGO_PKG_NAME}/a.log\"\nformat = \"${status} $host\"\n\
-                [domain.\"a.example\"]\nsite = \"public\"\naliases = [\"${CARGO_PKG_NAME}.example\"]";
-    let read = config(text);
-    assert_eq!(names(&read.sites[0].hosts), ["a.example".to_owned(), format!("{package}.example")]);
+    let text = "[log]\naccess = \"${NAME}/a.log\"\nformat = \"${status} $host\"\n\
+                [domain.\"a.example\"]\nsite = \"public\"\naliases = [\"${NAME}.example\", \"\\u0024{NAME}2.example\"]";
+    let directory = directory();
+    let path = directory.path().join("sanderling.toml");
+    std::fs::write(&path, text).unwrap();
+    let read = config_text::read_with(&path, |name| (name == "NAME").then(|| "of-the-reader".to_owned())).unwrap();
+    // Another process, which parses the text, has other variables.
+    let config = parse(&path, &read).unwrap();
+    assert_eq!(names(&config.sites[0].hosts), ["a.example", "of-the-reader.example", "of-the-reader2.example"]);
+    assert_eq!(config.files, [path.as_path()]);
+    let changed = config_text::read_with(&path, |_| Some("changed".to_owned())).unwrap();
+    assert!(changed != read && parse(&path, &changed).unwrap() != config);
+    check(
+        "[domain.\"a.example\"]\nsite = \"public\"\nzone = \"${CARGO_PKG_NAME}/z\"",
+        &["3:8: the environment variable `CARGO_PKG_NAME` is not set; set it for the server, for example with \
+           Environment= in its unit file, and for this command; or write `$${…}` for the text itself"],
+    );
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\nzone = \"${NO_SUCH_VARIABLE_OF_TESTS}/z\"",
         &[

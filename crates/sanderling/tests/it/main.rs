@@ -59,6 +59,7 @@ mod torture;
 mod transfers;
 mod updates;
 mod validated_zones;
+mod variables;
 mod zone_changes;
 mod zones;
 
