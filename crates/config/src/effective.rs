@@ -9,6 +9,7 @@ use crate::config_text;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::keys::{Key, Section, Value};
 use crate::limits::LIMITS;
+use crate::variables;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -223,7 +224,7 @@ impl Key {
 /// A value as TOML on one line.
 fn text_of(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(text) => quoted(text),
+        DeValue::String(text) => quoted(&variables::escaped(text)),
         DeValue::Integer(integer) => integer.to_string(),
         DeValue::Float(float) => float.to_string(),
         DeValue::Boolean(boolean) => boolean.to_string(),
@@ -306,7 +307,7 @@ mod tests {
     fn defaults_are_those_of_the_reader() {
         let text = "state = \"state\"\n[http]\n[https]\nlisten = [\"127.0.0.1:1\"]\n[dns]\n\
             [certificates]\nagree_to_terms = true\n[tsig.\"a\\u0062\"]\nsecret_file = \"k\"\n\
-            [log]\naccess = \"a.log\"\nqueries = \"q.log\"\nrotate = \"daily\"\n[metrics]\n\
+            [log]\naccess = \"$${A}.log\"\nqueries = \"q.log\"\nrotate = \"daily\"\n[metrics]\n\
             [domain.\"a.test\"]\nsite = \"p\"\nzone = \"z\"\ndnssec = true\nhsts = { max_age = \"1d\" }\n\
             derive = [\"mta-sts\"]\nmta_sts = { mx = [\"m.test\"] }\nredirects.\"/a b\" = \"/c\"\n\
             [domain.\"b.test\"]\nzone = \"z2\"\n";
@@ -317,6 +318,7 @@ mod tests {
             "http listen = [\"127.0.0.1:8080\"], 0",
             "https listen = [\"127.0.0.1:1\"], 4",
             "certificates authorities = [\"letsencrypt\"], 0",
+            "log access = \"$${A}.log\", 11",
             "log keep = 7, 0",
             "tsig.\"ab\" algorithm = \"hmac-sha256\", 0",
             "domain.\"a.test\" dnssec.signed = true, 18",

@@ -85,6 +85,18 @@ fn substitute<V: AsRef<str>>(text: &str, mut value_of: impl FnMut(&str) -> Optio
     Ok(Cow::Owned(out))
 }
 
+/// The text for which [`substitute`] returns `text`, without any variable.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (index, character) in text.char_indices() {
+        if text[index..].strip_prefix("${").and_then(leading_name).is_some() {
+            out.push('$');
+        }
+        out.push(character);
+    }
+    out
+}
+
 /// The name of the variable in the text after a `${`.
 fn leading_name(after: &str) -> Option<&str> {
     after.split_once('}').map(|(name, _)| name).filter(|name| is_name(name))
@@ -97,7 +109,7 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::substitute;
+    use super::{escaped, substitute};
 
     #[test]
     fn variables_have_their_values() {
@@ -109,9 +121,11 @@ mod tests {
             ("$${ROOT_1} ${ROOT_1}", Ok("${ROOT_1} /srv")),
             ("${status} ${ROOT_1", Ok("${status} ${ROOT_1")),
             ("${} ${1A}", Ok("${} ${1A}")),
+            ("$${${ROOT_1}", Ok("$${/srv")),
             ("${OTHER}", Err("OTHER")),
         ] {
             assert_eq!(substitute(text, value_of).as_deref().map_err(|name| *name), expected, "{text}");
+            assert_eq!(substitute(&escaped(text), value_of).as_deref(), Ok(text));
         }
     }
 }

@@ -50,7 +50,7 @@ fn all_processes_have_the_values_of_the_supervisor() {
     let instance = Instance::new();
     assert_eq!(instance.run("check").code(), Some(0), "{}", instance.run("check"));
     let listed = instance.run("config");
-    assert!(listed.text().contains("t = \\\"1\\\""), "{listed}");
+    assert!(listed.text().contains("$${TOKEN}") && listed.text().contains("t = \\\"1\\\""), "{listed}");
     let server = TestServer::start_command(instance.command("serve"), ListenerCounts { http: 1, dns: 1 });
     let check_serves = || {
         let response = instance.get(&server, "a.test");
