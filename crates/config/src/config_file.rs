@@ -83,6 +83,35 @@ pub(super) fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReade
     (!reader.has_problems()).then(|| Cow::Owned(texts.join(BETWEEN_FILES)))
 }
 
+/// The keys allowed in a domain without a site.
+const WITHOUT_SITE: [&str; 10] = [
+    "zone",
+    "dnssec",
+    "primaries",
+    "secondaries",
+    "transfer_allow",
+    "update",
+    "certificate",
+    "on_renew",
+    "derive",
+    "mta_sts",
+];
+/// Those that it may also have if it has routes: they do not concern files.
+const WITH_ROUTES: [&str; 12] = [
+    "route",
+    "aliases",
+    "exact_paths",
+    "doh",
+    "https_redirect",
+    "hsts",
+    "redirects",
+    "headers",
+    "cors",
+    "security_headers",
+    "auth",
+    "access",
+];
+
 /// Reads a section.
 type ReadSection<B> = fn(&mut B, Entry<'_, '_>);
 
@@ -314,9 +343,11 @@ impl ConfigBuilder<'_, '_> {
         let has_update = keys.get("update").is_some_and(|entry| self.read_update(entry, name));
         let has_transfers = self.read_zone_transfers(name, keys);
         let is_zone = zone.is_some() || primaries.is_some() || has_update || has_transfers;
-        if keys.get("site").is_none() {
-            let has_content = is_zone || site.is_some() || options.has_automatic_certificate;
-            self.check_without_site(name, offset, keys, has_content);
+        let has_content = is_zone || site.is_some() || options.has_automatic_certificate;
+        // An unknown key is probably the missing key, misspelt.
+        if self.check_keys_without_site(name.as_str(), keys) && !has_content && !keys.has_unknown {
+            let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
+            self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
         }
         let names = match site {
             Some(entry) => self.read_site(name, offset, entry, keys.get("aliases"), options),
@@ -363,46 +394,16 @@ impl ConfigBuilder<'_, '_> {
         options
     }
 
-    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content. With
-    /// routes it may have the keys that do not concern files.
-    fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
-        /// The keys allowed in a domain without a site.
-        const OTHERS: [&str; 10] = [
-            "zone",
-            "dnssec",
-            "primaries",
-            "secondaries",
-            "transfer_allow",
-            "update",
-            "certificate",
-            "on_renew",
-            "derive",
-            "mta_sts",
-        ];
-        /// Those that it may also have if it has routes.
-        const WITH_ROUTES: [&str; 12] = [
-            "route",
-            "aliases",
-            "exact_paths",
-            "doh",
-            "https_redirect",
-            "hsts",
-            "redirects",
-            "headers",
-            "cors",
-            "security_headers",
-            "auth",
-            "access",
-        ];
-        let others = if keys.get("route").is_some() { &WITH_ROUTES[..] } else { &[] };
-        let is_of_site = |entry: &&Entry<'_, '_>| !OTHERS.contains(&entry.key) && !others.contains(&entry.key);
-        if let Some(entry) = keys.entries.iter().find(is_of_site) {
-            self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
-        // An unknown key is probably the missing key, misspelt.
-        } else if !has_content && !keys.has_unknown {
-            let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
-            self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
+    /// Whether the section of `name` has a site, or no key that needs one; otherwise it is an error.
+    fn check_keys_without_site(&mut self, name: &str, keys: &Keys<'_, '_>) -> bool {
+        if keys.get("site").is_some() {
+            return true;
         }
+        let others = if keys.get("route").is_some() { &WITH_ROUTES[..] } else { &[] };
+        let is_of_site = |entry: &&Entry<'_, '_>| !WITHOUT_SITE.contains(&entry.key) && !others.contains(&entry.key);
+        let Some(entry) = keys.entries.iter().find(is_of_site) else { return true };
+        self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
+        false
     }
 
     /// Records that the section at `offset` defines the zone `name`.

@@ -1,28 +1,13 @@
 //! `[domain."*"]`: the site for hosts of no other site.
 
-use super::ConfigBuilder;
-use crate::config_reader::Keys;
+use super::{ConfigBuilder, WITHOUT_SITE};
+use crate::config_reader::{Entry, Keys};
 use crate::domain_name::DomainName;
 use crate::site::Site;
 
 const EVERY_HOST: &str = "*";
-/// The keys of a domain that need its name.
-const OF_A_NAME: [&str; 14] = [
-    "aliases",
-    "zone",
-    "dnssec",
-    "primaries",
-    "secondaries",
-    "transfer_allow",
-    "update",
-    "certificate",
-    "on_renew",
-    "derive",
-    "mta_sts",
-    "https_redirect",
-    "hsts",
-    "doh",
-];
+/// The keys that need the name of a domain, in addition to those of a domain without a site.
+const OF_A_NAME: [&str; 4] = ["aliases", "https_redirect", "hsts", "doh"];
 
 /// Whether the section with this name is that of all hosts.
 pub(super) fn is_name(name: &DomainName) -> bool {
@@ -33,7 +18,8 @@ impl ConfigBuilder<'_, '_> {
     /// Reads the section at `offset`. It has no certificate: no authority issues one for all names.
     pub(super) fn read_site_for_every_host(&mut self, offset: usize, keys: &Keys<'_, '_>) {
         let options = self.read_site_options(keys);
-        if let Some(entry) = keys.entries.iter().find(|entry| OF_A_NAME.contains(&entry.key)) {
+        let needs_name = |entry: &&Entry<'_, '_>| WITHOUT_SITE.contains(&entry.key) || OF_A_NAME.contains(&entry.key);
+        if let Some(entry) = keys.entries.iter().find(needs_name) {
             let message = format!("the site for all hosts has no name, so it cannot have `{}`", entry.key);
             self.error(entry.offset, message, "move the key to the section of a domain");
         }
@@ -42,7 +28,10 @@ impl ConfigBuilder<'_, '_> {
                 Some((path, location)) => (Some(path), location),
                 None => return,
             },
-            (None, Some(entry)) => (None, self.reader.location(entry.offset)),
+            (None, Some(entry)) => {
+                self.check_keys_without_site("the section for all hosts", keys);
+                (None, self.reader.location(entry.offset))
+            }
             (None, None) if keys.has_unknown => return,
             (None, None) => {
                 return self.error(offset, "the section for all hosts has no site", "add site = \"FOLDER\" or a route");
@@ -77,6 +66,10 @@ mod tests {
         check(
             "[domain.\"*\"]\nlisting = true",
             &["1:9: the section for all hosts has no site; add site = \"FOLDER\" or a route"],
+        );
+        check(
+            "[domain.\"*\"]\nauth = {}\nlisting = true\nroute.\"/\" = { proxy = \"http://127.0.0.1:3000\" }",
+            &["3:1: the section for all hosts has listing, but no site; add site = \"FOLDER\""],
         );
         check(
             "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"*\"]\nsite = \"public\"",
