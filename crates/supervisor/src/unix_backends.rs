@@ -32,9 +32,13 @@ pub(crate) struct UnixBackends {
 impl UnixBackends {
     /// Those of a process that runs with `config`.
     pub(crate) fn new(config: &Config) -> UnixBackends {
-        let paths: BTreeSet<PathBuf> = config.backend_sockets().into_iter().map(Path::to_owned).collect();
-        // The process would not have started without its user.
-        let user = if paths.is_empty() || effective_uid() != 0 { None } else { lookup_user(config).ok().flatten() };
+        let mut paths: BTreeSet<PathBuf> = config.backend_sockets().into_iter().map(Path::to_owned).collect();
+        let user = if paths.is_empty() || effective_uid() != 0 { Ok(None) } else { lookup_user(config) };
+        // Without its user, the rights would be those of root: no path is allowed.
+        let user = user.unwrap_or_else(|_| {
+            paths.clear();
+            None
+        });
         UnixBackends { paths, user, second: Instant::now(), count: 0 }
     }
 
@@ -71,10 +75,14 @@ mod tests {
 
     /// A folder that every user may enter, and the configuration with a socket in it.
     fn fixture() -> (tempfile::TempDir, PathBuf, Config) {
+        fixture_of("nobody")
+    }
+
+    fn fixture_of(user: &str) -> (tempfile::TempDir, PathBuf, Config) {
         let folder = tempfile::tempdir().expect("a directory");
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("set");
         let path = folder.path().join("app.sock");
-        let text = format!("user = \"nobody\"\n[domain.\"a.test\".route.\"/\"]\nproxy = \"unix:{}\"\n", path.display());
+        let text = format!("user = {user:?}\n[domain.\"a.test\".route.\"/\"]\nproxy = \"unix:{}\"\n", path.display());
         let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("a configuration");
         (folder, path, config)
     }
@@ -121,6 +129,17 @@ mod tests {
         connect_to_path(&secret).expect("the rights of this process are as before");
         fs::set_permissions(&secret, Permissions::from_mode(0o666)).expect("set");
         backends.connect(&path, Instant::now()).expect("allowed");
+    }
+
+    #[test]
+    fn nothing_is_connected_for_a_user_who_cannot_be_found() {
+        if effective_uid() != 0 {
+            return eprintln!("NOT TESTED: the rights of another user, which needs root");
+        }
+        let (_folder, path, config) = fixture_of("no-such-user-of-tests");
+        let _listener = UnixListener::bind(&path).expect("bound");
+        let error = UnixBackends::new(&config).connect(&path, Instant::now()).expect_err("no user");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
