@@ -226,7 +226,7 @@ const DOMAIN: &[Key] = keys! {
     security_headers => "\"basic\"";
     auth => "{ \"/private/*\" = { users_file = \"users.htpasswd\" } }";
     access => "{ \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
-    route => "{ \"/api/\" = { proxy = \"http://127.0.0.1:3000\" } }", agent { site_names };
+    route => "{ \"/api/\" = { proxy = \"http://127.0.0.1:3000\" } }", server { has_new_backend }, agent { site_names };
 };
 
 const CERTIFICATE: &[Key] = keys! {
@@ -304,8 +304,8 @@ const ACCESS_RULE: &[Key] = keys! {
 };
 
 const ROUTE: &[Key] = keys! {
-    proxy => "\"http://127.0.0.1:3000\"", server { has_new_backend };
-    fastcgi => "\"unix:/run/php/php-fpm.sock\"", server { has_new_backend };
+    proxy => "\"http://127.0.0.1:3000\"";
+    fastcgi => "\"unix:/run/php/php-fpm.sock\"";
     respond => "{ status = 200, text = \"ok\" }";
     methods => "[\"GET\", \"POST\"]";
     fields => "{ \"X-Canary\" = \"1\" }";

@@ -102,7 +102,7 @@ mod tests {
             Section::Primary => &[(Section::Domain, "primaries"), (Section::Catalog, "primaries")],
             Section::Secondary => &[(Section::Domain, "secondaries"), (Section::Catalog, "secondaries")],
             Section::Route => &[(Section::Domain, "route")],
-            Section::RouteServer => &[(Section::Route, "proxy"), (Section::Route, "fastcgi")],
+            Section::RouteServer => &[(Section::Domain, "route")],
             Section::Transfer => &[(Section::Domain, "transfer_allow")],
             _ => &[],
         }

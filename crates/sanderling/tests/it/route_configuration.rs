@@ -37,7 +37,7 @@ fn only_another_port_needs_a_new_process() {
     let of_socket = format!("{slower}[domain.\"a.test\".route.\"/b/\"]\nproxy = \"unix:/run/app.sock\"\n");
     assert!(!reload(&of_socket).1, "the supervisor connects to a UNIX socket");
     let (answer, is_new) = reload(&of_socket.replace(":3000", ":3001"));
-    assert!(is_new && answer.contains("because `proxy` in `route` has changed"), "{answer}");
+    assert!(is_new && answer.contains("because `route` in [domain.\"NAME\"] has changed"), "{answer}");
     assert!(
         !reload(
             "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\".route.\"/\"]\n\
