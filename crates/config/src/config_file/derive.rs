@@ -78,7 +78,7 @@ impl ConfigBuilder<'_, '_> {
             policy.mx = self.read_mx(entry);
         }
         if let Some(entry) = keys.get("max_age") {
-            policy.max_age_s = self.read_max_age(entry, MAX_AGE_S_MAX)?;
+            policy.max_age_s = self.read_seconds(Some(entry), (0, MAX_AGE_S_MAX))?;
         }
         Some(policy)
     }

@@ -56,7 +56,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(entry.offset, "`hsts` has both `max_age` and `max_age_s`", "remove one of the two");
                 return None;
             }
-            (Some(entry), None) => self.read_max_age(entry, MAX_AGE_S_MAX)?,
+            (Some(entry), None) => self.read_seconds(Some(entry), (0, MAX_AGE_S_MAX))?,
             (None, Some(_)) => self.reader.count(&keys, "max_age_s")?,
             // The key is probably misspelt.
             (None, None) if keys.has_unknown => return None,
@@ -73,10 +73,10 @@ impl ConfigBuilder<'_, '_> {
         Some(Hsts { max_age_s, subdomains, preload, location: self.reader.location(section.offset) })
     }
 
-    /// A time with a unit, in seconds.
-    pub(super) fn read_max_age(&mut self, entry: Entry<'_, '_>, max_s: u64) -> Option<u64> {
-        let max_age_ms = self.read_quantity(entry, Quantity::Duration, (0, max_s * 1_000))?;
-        Some(max_age_ms / 1_000)
+    /// A time with its unit, in seconds, from the first of `range` to the second.
+    pub(super) fn read_seconds(&mut self, entry: Option<Entry<'_, '_>>, range: (u64, u64)) -> Option<u64> {
+        let time_ms = self.read_quantity(entry?, Quantity::Duration, (range.0 * 1_000, range.1 * 1_000))?;
+        Some(time_ms / 1_000)
     }
 
     /// A time in milliseconds or a size in bytes, with its unit, from the first of `range` to the second.

@@ -6,14 +6,12 @@ use crate::config_reader::Entry;
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::signing::{SignedSerial, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout};
-use crate::units::Quantity;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 
 const DAY_S: u64 = 24 * 3600;
 /// Keys with a shorter lifetime would hardly ever be in use: a rollover takes days.
-const LIFETIME_S_MIN: u64 = DAY_S;
-const LIFETIME_S_MAX: u64 = 36_500 * DAY_S;
+const LIFETIME_S: (u64, u64) = (DAY_S, 36_500 * DAY_S);
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `dnssec` of the domain `name`, which has a zone or not.
@@ -65,14 +63,14 @@ impl ConfigBuilder<'_, '_> {
             serial: self.read_choice(keys.get("serial"), &serials),
             nsec3: self.reader.boolean(&keys, "nsec3"),
             zonemd: self.reader.boolean(&keys, "zonemd"),
-            ksk_lifetime_s: self.read_time(keys.get("ksk_lifetime"), LIFETIME_S_MIN, LIFETIME_S_MAX),
-            zsk_lifetime_s: self.read_time(keys.get("zsk_lifetime"), LIFETIME_S_MIN, LIFETIME_S_MAX),
+            ksk_lifetime_s: self.read_seconds(keys.get("ksk_lifetime"), LIFETIME_S),
+            zsk_lifetime_s: self.read_seconds(keys.get("zsk_lifetime"), LIFETIME_S),
             ..Signing::default()
         };
-        if let Some(ttl_s) = self.read_time(keys.get("dnskey_ttl"), 1, 7 * DAY_S) {
+        if let Some(ttl_s) = self.read_seconds(keys.get("dnskey_ttl"), (1, 7 * DAY_S)) {
             signing.dnskey_ttl_s = ttl_s as u32;
         }
-        if let Some(time_s) = self.read_time(keys.get("rollover_safety"), 1, 30 * DAY_S) {
+        if let Some(time_s) = self.read_seconds(keys.get("rollover_safety"), (1, 30 * DAY_S)) {
             signing.rollover_safety_s = time_s as u32;
         }
         if let Some(entry) = keys.get("parent_servers") {
@@ -119,25 +117,6 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         signers
-    }
-
-    /// A time with a unit, in seconds.
-    fn read_time(&mut self, entry: Option<Entry<'_, '_>>, min_s: u64, max_s: u64) -> Option<u64> {
-        let entry = entry?;
-        let (offset, text) = self.reader.string(entry)?;
-        let [min, max] = [min_s, max_s].map(|bound_s| Quantity::Duration.format(bound_s * 1_000));
-        let range = format!("write {min:?} to {max:?}");
-        let Some(time_ms) = Quantity::Duration.parse(text) else {
-            let units = Quantity::Duration.unit_names();
-            self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
-            return None;
-        };
-        let time_s = time_ms / 1_000;
-        if !(min_s..=max_s).contains(&time_s) {
-            self.error(offset, format!("`{}` is out of range: {text:?}", entry.key), range);
-            return None;
-        }
-        Some(time_s)
     }
 
     /// The value chosen from `names`; the default without the key, or after an error.
