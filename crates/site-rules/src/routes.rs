@@ -73,7 +73,7 @@ pub struct BackendRoute {
 }
 
 /// An application: one or several servers that answer alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Backend {
     /// Its servers, at least one.
     pub servers: Vec<BackendServer>,
@@ -88,7 +88,7 @@ pub struct Backend {
 }
 
 /// A server of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BackendServer {
     /// Its address.
     pub address: BackendAddress,
@@ -106,7 +106,7 @@ pub enum BackendAddress {
 }
 
 /// The protocol of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BackendProtocol {
     /// HTTP/1.1 without encryption.
     Http1,
@@ -115,7 +115,7 @@ pub enum BackendProtocol {
 }
 
 /// How a FastCGI application finds its scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastCgiOptions {
     /// The document root that the application gets, absolute and without symbolic links. Empty in a configuration: it
     /// is known when the site is loaded.

@@ -2,12 +2,13 @@
 
 use sanderling_config::Site;
 use sanderling_site_rules::{Backend, BackendProtocol, BackendRoute, FastCgiOptions, Route, RouteAction, Routes};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The applications of all sites.
 #[derive(Debug, Default)]
-pub(super) struct Backends(Vec<Arc<Backend>>);
+pub(super) struct Backends(HashSet<Arc<Backend>>);
 
 impl Backends {
     /// The routes of `site`, whose document root is `root`, a path without symbolic links. Without one, those that need
@@ -35,11 +36,11 @@ impl Backends {
     }
 
     fn shared(&mut self, backend: Backend) -> Arc<Backend> {
-        if let Some(known) = self.0.iter().find(|known| ***known == backend) {
+        if let Some(known) = self.0.get(&backend) {
             return Arc::clone(known);
         }
         let backend = Arc::new(backend);
-        self.0.push(Arc::clone(&backend));
+        self.0.insert(Arc::clone(&backend));
         backend
     }
 
