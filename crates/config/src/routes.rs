@@ -83,6 +83,6 @@ pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -
         body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
         timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
     };
-    let (name, literal_bytes, conditions) = (name.to_owned(), pattern.literal_bytes(), RouteConditions::default());
-    Route { name, pattern, literal_bytes, conditions, files_first: false, action: RouteAction::Pass(Box::new(pass)) }
+    let (name, conditions) = (name.to_owned(), RouteConditions::default());
+    Route { name, pattern, conditions, files_first: false, action: RouteAction::Pass(Box::new(pass)) }
 }

@@ -277,7 +277,7 @@ impl Pattern {
 
     /// Bytes of the pattern without its `*` and placeholders. The end of a pattern without `*` counts as one, and the
     /// slash of `/api/*` does not, because it matches `/api` too: so `/api` has more than `/api/*`.
-    pub fn literal_bytes(&self) -> usize {
+    pub(crate) fn literal_bytes(&self) -> usize {
         let of = |segments: &[Segment]| segments.iter().map(|segment| 1 + segment.literal_bytes()).sum::<usize>();
         of(&self.head)
             + match &self.splat {

@@ -1,6 +1,7 @@
 //! Routes of a site: the requests that an application answers, or a fixed response.
 
 use crate::pattern::{Pattern, RequestPath};
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +11,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes(Vec<Arc<Route>>);
 
-/// The requests of a pattern, and the answer to them.
+/// The requests of a pattern, and the answer to them. Of the routes that match a path, the one whose pattern has the
+/// most `literal_bytes` answers, and of those with equally many the one with the most conditions, then the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The pattern as in the configuration, for messages: `/api/`.
     pub name: String,
     /// The paths.
     pub pattern: Pattern,
-    /// [`Pattern::literal_bytes`]: of the routes that match a path, the one with the most answers, and of those with
-    /// equally many the one with the most conditions, then the first.
-    pub literal_bytes: usize,
     /// The other properties of its requests.
     pub conditions: RouteConditions,
     /// A file at the path of a GET or HEAD request takes precedence.
@@ -148,7 +147,7 @@ impl Routes {
     /// These routes, in the order in which they are tried.
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Routes {
         let mut routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
-        routes.sort_by_key(|route| std::cmp::Reverse((route.literal_bytes, route.conditions.count())));
+        routes.sort_by_cached_key(|route| Reverse((route.pattern.literal_bytes(), route.conditions.count())));
         Routes(routes)
     }
 
@@ -243,7 +242,6 @@ mod tests {
         let pattern = Pattern::parse(name, &[]).expect("a pattern");
         Route {
             name: name.to_owned(),
-            literal_bytes: pattern.literal_bytes(),
             pattern,
             conditions,
             files_first: false,

@@ -95,8 +95,7 @@ impl ConfigBuilder<'_, '_> {
             self.error(entry.offset, "`files_first` needs files, but the domain has no site", remedy);
         }
         let is_read = self.reader.problem_count() == problem_count;
-        let (name, literal_bytes) = (rule.key.to_owned(), pattern.literal_bytes());
-        let route = Route { name, pattern, literal_bytes, conditions, files_first, action: action? };
+        let route = Route { name: rule.key.to_owned(), pattern, conditions, files_first, action: action? };
         is_read.then(|| SiteRoute { route, location: self.reader.location(rule.offset) })
     }
 

@@ -48,7 +48,6 @@ pub(super) fn route(name: &str, action: RouteAction) -> Route {
     Route {
         name: name.to_owned(),
         pattern: Pattern::parse(name, &[]).expect("a pattern"),
-        literal_bytes: name.replace('*', "").len(),
         conditions: RouteConditions::default(),
         files_first: false,
         action,

@@ -65,7 +65,6 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
     let route = Route {
         name: "/*".to_owned(),
         pattern: Pattern::parse("/*", &[]).expect("a pattern"),
-        literal_bytes: 1,
         conditions: RouteConditions::default(),
         files_first: false,
         action: RouteAction::Pass(Box::new(pass)),
