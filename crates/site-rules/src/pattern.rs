@@ -282,15 +282,14 @@ impl Pattern {
         of(&self.head)
             + match &self.splat {
                 None => 1,
-                Some(Splat { prefix, suffix, tail }) if prefix.is_empty() && suffix.is_empty() && tail.is_empty() => 0,
+                Some(splat) if splat.is_rest() => 0,
                 Some(Splat { prefix, suffix, tail }) => 1 + prefix.len() + suffix.len() + of(tail),
             }
     }
 
     /// Whether it matches one path and all below it: `/api/*`.
     pub fn is_prefix(&self) -> bool {
-        let is_rest = |splat: &Splat| splat.prefix.is_empty() && splat.suffix.is_empty() && splat.tail.is_empty();
-        self.splat.as_ref().is_some_and(is_rest) && self.head.iter().all(|segment| segment.literal().is_some())
+        self.splat.as_ref().is_some_and(Splat::is_rest) && self.head.iter().all(|segment| segment.literal().is_some())
     }
 
     /// A path that the pattern matches.
@@ -375,10 +374,15 @@ impl Segment {
 }
 
 impl Splat {
+    /// Whether it is the last segment, without other text: `*` stands for the rest of the path.
+    fn is_rest(&self) -> bool {
+        self.prefix.is_empty() && self.suffix.is_empty() && self.tail.is_empty()
+    }
+
     fn match_into<'r>(&self, rest: Option<&'r [u8]>, ends_with_slash: bool, captures: &mut Captures<'r>) -> Option<()> {
         let Some(mut rest) = rest else {
             // `/old/*` matches `/old` and `/old/` too.
-            return (self.prefix.is_empty() && self.suffix.is_empty() && self.tail.is_empty()).then_some(());
+            return self.is_rest().then_some(());
         };
         // The segments after `*` are the last ones of the path.
         let end = rest;
