@@ -313,51 +313,38 @@ impl ConfigBuilder<'_, '_> {
 
     /// The fields or cookies that a request must have, each with its value, or true for any.
     fn read_required(&mut self, section: Entry<'_, '_>) -> Vec<(String, Option<String>)> {
-        let mut required = Vec::new();
-        for entry in self.reader.entries(section) {
-            let value = match entry.value.get_ref() {
-                DeValue::String(value) => Some(value.to_string()),
-                DeValue::Boolean(true) => None,
-                _ => {
-                    let message = format!("the value of `{}` is neither a string nor true", entry.key);
-                    self.error(
-                        entry.value.span().start,
-                        message,
-                        format!("write {}; true is any value", entry.example),
-                    );
-                    continue;
-                }
-            };
-            if self.check_name_and_value(entry, value.as_deref()) {
-                required.push((entry.key.to_owned(), value));
-            }
-        }
-        required
+        let entries = self.reader.entries(section).into_iter();
+        entries.filter_map(|entry| self.read_field(entry, true, "is any value")).collect()
     }
 
     /// The fields to set, and to remove where the value is false.
     fn read_edits(&mut self, section: Entry<'_, '_>) -> Vec<(String, Option<String>)> {
         let mut edits = Vec::new();
         for entry in self.reader.entries(section) {
-            let value = match entry.value.get_ref() {
-                DeValue::String(value) => Some(value.to_string()),
-                DeValue::Boolean(false) => None,
-                _ => {
-                    let message = format!("the value of `{}` is neither a string nor false", entry.key);
-                    let remedy = format!("write {}; false removes the field", entry.example);
-                    self.error(entry.value.span().start, message, remedy);
-                    continue;
-                }
-            };
             if OWNED_FIELDS.iter().any(|owned| entry.key.eq_ignore_ascii_case(owned)) {
                 let is_host = entry.key.eq_ignore_ascii_case("host");
                 let remedy = if is_host { "use the key `host`" } else { "remove it; the server writes it" };
                 self.error(entry.offset, format!("`{}` cannot be changed by a route", entry.key), remedy);
-            } else if self.check_name_and_value(entry, value.as_deref()) {
-                edits.push((entry.key.to_owned(), value));
+            } else {
+                edits.extend(self.read_field(entry, false, "removes the field"));
             }
         }
         edits
+    }
+
+    /// The name of a field or cookie with its value: `None` for the boolean `other`, which has this meaning.
+    fn read_field(&mut self, entry: Entry<'_, '_>, other: bool, meaning: &str) -> Option<(String, Option<String>)> {
+        let value = match entry.value.get_ref() {
+            DeValue::String(value) => Some(value.to_string()),
+            DeValue::Boolean(value) if *value == other => None,
+            _ => {
+                let message = format!("the value of `{}` is neither a string nor {other}", entry.key);
+                let remedy = format!("write {}; {other} {meaning}", entry.example);
+                self.error(entry.value.span().start, message, remedy);
+                return None;
+            }
+        };
+        self.check_name_and_value(entry, value.as_deref()).then(|| (entry.key.to_owned(), value))
     }
 
     fn check_name_and_value(&mut self, entry: Entry<'_, '_>, value: Option<&str>) -> bool {
