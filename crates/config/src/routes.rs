@@ -15,8 +15,6 @@ pub(super) const SERVERS_MAX: usize = 64;
 pub(super) const WEIGHT_MAX: u64 = 1_000;
 /// Bytes of a response that the configuration has.
 pub(super) const RESPONSE_TEXT_BYTES_MAX: usize = 16_384;
-/// Bytes of the value of a field that a route sets or requires.
-pub(super) const FIELD_VALUE_BYTES_MAX: usize = 4_096;
 
 /// Time in which an application begins its response, or sends a further part: that of nginx and HAProxy.
 pub(super) const TIMEOUT_MS_DEFAULT: u64 = 60_000;

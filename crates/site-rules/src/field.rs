@@ -5,7 +5,7 @@ use crate::pattern::{Captures, Pattern};
 use crate::template::Template;
 
 /// Bytes of the longest value.
-const VALUE_BYTES_MAX: usize = 4_096;
+pub const FIELD_VALUE_BYTES_MAX: usize = 4_096;
 
 /// Fields that the server itself has to write, in lower case. Connection fields do not exist in HTTP/2 (RFC 9113
 /// §8.2.2).
@@ -29,6 +29,25 @@ const OWNED: &[&str] = &[
     "transfer-encoding",
     "upgrade",
     "www-authenticate",
+];
+
+/// Fields between the server and an application that a route cannot change, in lower case.
+const OF_CONNECTION: &[&str] = &[
+    "close",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// The fields of responses to requests for some paths.
@@ -103,9 +122,19 @@ impl Field {
     }
 }
 
+/// Whether it is a token (RFC 9110 §5.6.2).
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Whether a route cannot change this field, of a request or a response: the server writes it itself for each
+/// connection, or never passes it on.
+pub fn is_connection_field(name: &str) -> bool {
+    OF_CONNECTION.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
 fn checked_name(name: &str) -> Result<Box<str>, RuleError> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if !is_token(name) {
         let message = format!("`{}` is not the name of a field", name.escape_debug());
         return Err(RuleError::new(message, "write a name of letters, digits and hyphens, for example Cache-Control"));
     }
@@ -135,8 +164,8 @@ fn checked_value<'v>(name: &str, value: &'v str) -> Result<&'v str, RuleError> {
         let message = format!("the value of `{name}` has a control character");
         return Err(RuleError::new(message, "write it on one line"));
     }
-    if trimmed.len() > VALUE_BYTES_MAX {
-        let message = format!("the value of `{name}` is longer than {VALUE_BYTES_MAX} bytes");
+    if trimmed.len() > FIELD_VALUE_BYTES_MAX {
+        let message = format!("the value of `{name}` is longer than {FIELD_VALUE_BYTES_MAX} bytes");
         return Err(RuleError::new(message, "shorten it"));
     }
     Ok(trimmed)
@@ -505,8 +534,8 @@ mod tests {
         for value in ["", " \t", "a\r\nB: c", "a\0", "a\x7f"] {
             Field::set("X-A", value, &pattern).expect_err(value);
         }
-        assert!(Field::set("X-A", &"a".repeat(VALUE_BYTES_MAX), &pattern).is_ok());
-        assert!(Field::set("X-A", &"a".repeat(VALUE_BYTES_MAX + 1), &pattern).is_err());
+        assert!(Field::set("X-A", &"a".repeat(FIELD_VALUE_BYTES_MAX), &pattern).is_ok());
+        assert!(Field::set("X-A", &"a".repeat(FIELD_VALUE_BYTES_MAX + 1), &pattern).is_err());
         assert!(Field::remove("Vary").is_err() && Field::remove("content-type").is_err());
     }
 }

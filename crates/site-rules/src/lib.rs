@@ -29,7 +29,9 @@ mod options;
 pub use ascii_name::ascii_form;
 pub use cors::Cors;
 pub use error::{LineProblem, RuleError};
-pub use field::{ContentOf, Field, FieldEdits, FieldRule, ResponseKind};
+pub use field::{
+    ContentOf, FIELD_VALUE_BYTES_MAX, Field, FieldEdits, FieldRule, ResponseKind, is_connection_field, is_token,
+};
 pub use fingerprint::{changes_with_content, is_build_file};
 pub use headers_file::parse_headers_file;
 pub use options::{ClientFrom, FileOptions};

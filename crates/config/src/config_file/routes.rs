@@ -6,13 +6,13 @@ use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;
 use crate::routes::{
     CONNECT_TIMEOUT_MS_DEFAULT, CONNECT_TIMEOUT_MS_MAX, CONNECTIONS_DEFAULT, FASTCGI_IDLE_TIMEOUT_MS_DEFAULT,
-    FIELD_VALUE_BYTES_MAX, IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX, REQUEST_BODY_BYTES_DEFAULT,
-    REQUEST_BODY_BYTES_MAX, RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT,
-    TIMEOUT_MS_MAX, route_pattern,
+    IDLE_TIMEOUT_MS_DEFAULT, IDLE_TIMEOUT_MS_MAX, REQUEST_BODY_BYTES_DEFAULT, REQUEST_BODY_BYTES_MAX,
+    RESPONSE_TEXT_BYTES_MAX, ROUTES_MAX, SERVERS_MAX, SiteRoute, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX, route_pattern,
 };
 use crate::units::Quantity;
 use sanderling_site_rules::{
-    Backend, BackendProtocol, BackendRoute, BackendServer, FastCgiOptions, Pattern, Route, RouteAction, RouteConditions,
+    Backend, BackendProtocol, BackendRoute, BackendServer, FIELD_VALUE_BYTES_MAX, FastCgiOptions, Pattern, Route,
+    RouteAction, RouteConditions, is_connection_field, is_token,
 };
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -36,10 +36,6 @@ const OF_ACTION: &[(&str, &[&str])] = &[
 ];
 /// The script for paths without one, unless the route has another.
 const FRONT_CONTROLLER: &str = "index.php";
-
-/// Fields that the server writes to the backend itself: those of the connection, and of the length of the content.
-const OWNED_FIELDS: [&str; 9] =
-    ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `route` of a domain, which has files if `has_site`.
@@ -321,9 +317,9 @@ impl ConfigBuilder<'_, '_> {
     fn read_edits(&mut self, section: Entry<'_, '_>) -> Vec<(String, Option<String>)> {
         let mut edits = Vec::new();
         for entry in self.reader.entries(section) {
-            if OWNED_FIELDS.iter().any(|owned| entry.key.eq_ignore_ascii_case(owned)) {
+            if is_connection_field(entry.key) {
                 let is_host = entry.key.eq_ignore_ascii_case("host");
-                let remedy = if is_host { "use the key `host`" } else { "remove it; the server writes it" };
+                let remedy = if is_host { "use the key `host`" } else { "remove it; it belongs to the connection" };
                 self.error(entry.offset, format!("`{}` cannot be changed by a route", entry.key), remedy);
             } else {
                 edits.extend(self.read_field(entry, false, "removes the field"));
@@ -366,11 +362,6 @@ impl ConfigBuilder<'_, '_> {
         }
         true
     }
-}
-
-/// A token of RFC 9110 §5.6.2.
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 #[cfg(test)]
@@ -586,7 +577,12 @@ mod tests {
             (
                 "/a/",
                 with_proxy("request_headers = { Content-Length = \"1\" }"),
-                "5:21: `Content-Length` cannot be changed by a route; remove it; the server writes it",
+                "5:21: `Content-Length` cannot be changed by a route; remove it; it belongs to the connection",
+            ),
+            (
+                "/a/",
+                with_proxy("response_headers = { Proxy-Authenticate = false }"),
+                "5:22: `Proxy-Authenticate` cannot be changed by a route; remove it; it belongs to the connection",
             ),
             (
                 "/a/",

@@ -8,6 +8,7 @@ use crate::sources::caddy::placeholders::{environment, placeholder};
 use crate::sources::named::seconds;
 use crate::syntax::Statement;
 use crate::toml_text::Value;
+use sanderling_site_rules::is_connection_field;
 
 impl<'s> Reader<'s, '_> {
     /// The paths of a place are answered by an application. Files of paths whose application cannot be expressed, such
@@ -142,16 +143,17 @@ impl<'s> Reader<'s, '_> {
             || ["host", "x-real-ip", "upgrade", "connection"].contains(&plain.to_ascii_lowercase().as_str());
         self.ledger.keep(option);
         match (name.starts_with('-'), placeholder(value)) {
+            (true, _) if is_connection_field(plain) => {}
             (true, _) if !plain.contains('*') => application.add_entry(key, plain, Value::Boolean(false)),
             (false, None) if plain.eq_ignore_ascii_case("host") && key == "request_headers" => {
                 application.set("host", environment(value).into());
             }
             (false, Some(_)) if is_usual => {}
-            (false, None) if option.arguments.len() == 2 => {
+            (false, None) if option.arguments.len() == 2 && !is_connection_field(plain) => {
                 application.add_entry(key, plain, environment(value).into());
             }
             _ => {
-                let reason = "a field for an application has a fixed value";
+                let reason = "a field for an application has a fixed value, and is not one of the connection";
                 self.ledger.miss(option, reason, "see which fields the server adds itself: X-Forwarded-For and others");
             }
         }

@@ -6,6 +6,7 @@ use crate::place::{Order, Place};
 use crate::sources::nginx::values::{seconds, size, variables};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
+use sanderling_site_rules::is_connection_field;
 
 /// Fields that the server writes itself, in the usual forms.
 const USUAL_FIELDS: [&str; 11] = [
@@ -157,16 +158,19 @@ impl<'s> Reader<'s, '_> {
         match statement.name() {
             "proxy_set_header" => {
                 self.ledger.keep(statement);
-                let is_usual = USUAL_FIELDS.contains(&name.to_ascii_lowercase().as_str());
+                let is_usual = USUAL_FIELDS.contains(&name.to_ascii_lowercase().as_str())
+                    || is_connection_field(name) && value.is_empty();
                 match variables(value).is_empty() {
                     true if name.eq_ignore_ascii_case("host") && !value.is_empty() => {
                         application.set("host", value.into());
                     }
                     _ if is_usual => {}
                     true if value.is_empty() => application.add_entry("request_headers", name, Value::Boolean(false)),
-                    true => application.add_entry("request_headers", name, value.into()),
-                    false => {
-                        let reason = "a field for an application has a fixed value";
+                    true if !is_connection_field(name) => {
+                        application.add_entry("request_headers", name, value.into());
+                    }
+                    _ => {
+                        let reason = "a field for an application has a fixed value, and is not one of the connection";
                         self.ledger.miss(
                             statement,
                             reason,
@@ -177,7 +181,9 @@ impl<'s> Reader<'s, '_> {
             }
             "proxy_hide_header" | "fastcgi_hide_header" => {
                 self.ledger.keep(statement);
-                application.add_entry("response_headers", name, Value::Boolean(false));
+                if !is_connection_field(name) {
+                    application.add_entry("response_headers", name, Value::Boolean(false));
+                }
             }
             "proxy_read_timeout" | "fastcgi_read_timeout" => self.time(statement, "timeout", 86_400, application),
             "proxy_connect_timeout" | "fastcgi_connect_timeout" => {
