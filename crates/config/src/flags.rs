@@ -48,6 +48,13 @@ pub struct ProxyFlag {
     pub route: Route,
 }
 
+impl ProxyFlag {
+    /// The flag, as it was given.
+    fn shown(&self) -> String {
+        format!("--proxy {}", self.argument)
+    }
+}
+
 /// Parses the argument of `--proxy`, `[PATH=]ADDRESS`. Without a path, it is the root.
 ///
 /// # Errors
@@ -106,7 +113,7 @@ impl Config {
             if flags.proxies[..index].iter().any(|earlier| earlier.route.pattern == proxy.route.pattern) {
                 let message = format!("the path {} is listed twice", proxy.route.name);
                 let remedy = "remove one of the two; a configuration file can name several servers of an application";
-                check(format!("--proxy {}", proxy.argument), Err(Problem::new(message, remedy)));
+                check(proxy.shown(), Err(Problem::new(message, remedy)));
             }
         }
         let mut addresses = ListenAddresses::default();
@@ -181,7 +188,7 @@ impl Flags {
     fn routes(&self) -> Vec<SiteRoute> {
         let route = |proxy: &ProxyFlag| {
             let files_first = self.directory.is_some() && proxy.route.name == "/";
-            let location = Location::Argument(format!("--proxy {}", proxy.argument)).into();
+            let location = Location::Argument(proxy.shown()).into();
             SiteRoute { route: Route { files_first, ..proxy.route.clone() }, location }
         };
         self.proxies.iter().map(route).collect()
@@ -189,7 +196,7 @@ impl Flags {
 
     fn to_config(&self) -> Config {
         let argument = self.directory.as_ref().map(|directory| directory.display().to_string());
-        let first_proxy = || self.proxies.first().map(|proxy| format!("--proxy {}", proxy.argument));
+        let first_proxy = || self.proxies.first().map(ProxyFlag::shown);
         let site = argument.or_else(first_proxy).map(|argument| {
             let files = FileOptions { listing: self.listing, ..FileOptions::default() };
             let rules = PathRules { routes: self.routes(), ..PathRules::default() };
