@@ -26,7 +26,6 @@ impl ControlLoop<'_> {
         if let Some(worker_index) = self.state.assembly.unix_connector.answer(request, result) {
             self.server.wake_worker(worker_index);
         }
-        self.request_backends();
     }
 
     /// Whether requests of clients that are connected may still want some after this process has drained for this time.
