@@ -132,7 +132,7 @@ impl Link {
     /// answer because it was replaced, its replacement is asked.
     ///
     /// # Errors
-    /// Returns the reason why the zone was not stored.
+    /// Returns the reason why the zone was not loaded.
     pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, String> {
         let mut reports = self.reports.subscribe();
         let mut result = self.have_loaded(name, is_forced, changes).await;

@@ -132,9 +132,9 @@ impl NameServers {
         NameServers { config }
     }
 
-    /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most
-    /// `time_max`. A server that does not answer at all is logged, and left out. A delegation of a name to other
-    /// servers counts as well: the operator has made it.
+    /// Waits for `time_max`, or until each other name server of the zones, and this one if it signs, answers as
+    /// expected. A server that does not answer at all is logged, and left out. A delegation of a name to other servers
+    /// counts as well: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
@@ -416,10 +416,10 @@ async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: In
             if now >= if is_silent { silence_deadline } else { deadline } {
                 let lag = Lag { server: server.clone(), name: name.clone(), rtype: *rtype, problem, is_silent };
                 lags.push(lag);
-                // Whether it answers the others is known by one question each.
                 if is_silent {
                     return lags;
                 }
+                // Whether it answers the others is known by one question each.
                 break;
             }
             tokio::time::sleep(pause).await;

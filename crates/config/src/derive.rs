@@ -122,7 +122,7 @@ pub(super) fn derived_rrsets<'z>(
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
-                // The domain's policy, which is the first name.
+                // The policy is that of the domain itself, the first name, and not of its aliases.
                 if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
                     continue;
                 }

@@ -235,7 +235,7 @@ pub enum StatusFormat {
     Text,
     /// For people, with all threads, sites and zones.
     Verbose,
-    /// Whether the answer is JSON, for programs.
+    /// JSON, for programs.
     Json,
     /// Metrics in the format of OpenMetrics.
     Metrics,

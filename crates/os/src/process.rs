@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(lines.pop(), Some("2 out:given"));
         let mut numbers: Vec<i32> = lines.iter().map(|line| line.parse().expect("a number")).collect();
         numbers.sort_unstable();
-        // The shell has a copy of its output at 10, and the directory that it lists.
+        // While it lists, the shell itself has a copy of its output, at 10, and the directory.
         numbers.retain(|number| *number != 10);
         assert!(numbers == [0, 1, 2, 3, 4] || numbers == [0, 1, 2, 3, 4, 5], "{numbers:?}");
         PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("no error");
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn end_of_a_process_that_is_not_a_child_is_noticed() {
         let _serial = serialise();
-        // The shell prints its child's process ID, which exits at the end of its input.
+        // The shell prints the process ID of its child, which exits at the end of its input, and then kills itself.
         let (mut reader, writer) = UnixStream::pair().expect("created");
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";

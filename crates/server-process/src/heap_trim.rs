@@ -1,4 +1,4 @@
-//! Minimum memory that connections have released before it is returned to the system.
+//! Decides when memory that connections have released is returned to the system. The control loop asks, and returns it.
 
 /// Less is kept for the next connections.
 const TRIMMED_BYTES_MIN: usize = 4 * 1024 * 1024;

@@ -1,6 +1,6 @@
-//! The sites' state, zones and certificates of a server process, and of the processes that it needs. This module alone
-//! decides the condition: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
-//! `top` all have it.
+//! The condition of the sites, zones, certificates and TSIG keys of a server process, and of the processes that it
+//! needs. This module alone decides it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so
+//! the alerts and `top` all have it.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};

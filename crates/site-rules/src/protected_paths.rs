@@ -34,7 +34,7 @@ struct Forms {
 /// The facts about a path whose rules are looked up.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// A file's path, or of a request that is not looked up yet.
+    /// The path of a file, or of a request whose file is not looked up yet.
     File,
     /// The path of a request without a file; the path of a directory, if it ends with a slash.
     Missing { ends_with_slash: bool },

@@ -120,8 +120,8 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     problem(format!("cannot {action} {}: {error}", path.display()), remedy)
 }
 
-/// Creates the folder at `path` for `owner`, its user and group, unless it exists. Creates the folder, for a process
-/// that may write to the folder above it.
+/// Creates the folder at `path` for `owner`, its user and group, unless it exists. The caller must have the right to
+/// write to the folder above it.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be created, or belongs to another user.

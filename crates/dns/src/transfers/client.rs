@@ -190,7 +190,7 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// The zone's name, or of the records, in lower case.
+    /// The name of the zone, or that of the records, in lower case.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()
     }
