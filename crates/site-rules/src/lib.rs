@@ -1,11 +1,12 @@
-//! Redirects, rewrites and header fields by path: parses a site's rules, and finds the rules for a request. This crate
-//! also has the site options that configuration and server share.
+//! Redirects, rewrites, header fields and routes by path: parses a site's rules, and finds the rules for a request.
+//! This crate also has the site options that configuration and server share.
 //!
 //! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers`
 //! of a document root, and by `server`, which answers by the rules. This crate does no I/O.
 //!
-//! A rule has a [`Pattern`] of paths. Rules are compiled into a [`RuleSet`], which finds the rules of a path by an
-//! index: of thousands of rules, only rules with this path or its first segment are tried.
+//! A rule has a [`Pattern`] of paths. Redirects and fields are compiled into a [`RuleSet`], which finds the rules of a
+//! path by an index: of thousands of rules, only rules with this path or its first segment are tried. [`Routes`] are
+//! few; they are tried in turn, and come from `config` alone.
 #![forbid(unsafe_code)]
 
 mod headers_file;
