@@ -12,7 +12,6 @@ pub use parent_view::{Delegation, DsView, ParentView};
 pub use presented_chain::{Presented, Trust};
 pub use zone_view::{CaaView, OwnAnswers, ServerAnswer, ServerView, ZoneView};
 
-use crate::blocking;
 use crate::clock::unix_s;
 use crate::https_client::HttpsClient;
 use crate::name_servers::NameServers;
@@ -33,8 +32,6 @@ const ZONES_MAX: usize = 32;
 const HOSTS_MAX: usize = 64;
 /// Servers of parent zones that are asked at the same time, each over a socket.
 const PARENT_QUERIES_MAX: usize = 128;
-/// Threads for looking up hosts.
-const ZONE_THREADS: usize = 1;
 
 /// Where to look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,13 +71,12 @@ pub struct ClockView {
 /// Looks at the domains of `config`.
 ///
 /// # Errors
-/// This process cannot create threads or sockets.
+/// The event loop cannot be created.
 pub fn look(config: &Config, places: &Places) -> io::Result<OutsideView> {
     let mut config = config.clone();
     if !places.resolvers.is_empty() {
         config.resolvers = places.resolvers.iter().copied().map(Resolver::At).collect();
     }
-    blocking::start(ZONE_THREADS)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let config = Rc::new(config);
     Ok(LocalSet::new().block_on(&runtime, look_at_all(config, places)))
