@@ -17,6 +17,8 @@ pub(crate) const RCODE_NXDOMAIN: u8 = 3;
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to connect, and between two messages over the connection, except during a transfer.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a connection without a query.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
 /// Maximum replies to other queries, or forged replies, that are read before the correct reply.
@@ -132,12 +134,12 @@ impl DnsStream {
     }
 }
 
-/// Whether `server` accepts a connection over TCP within `time_max`.
+/// Whether `server` accepts a connection over TCP.
 ///
 /// # Errors
 /// Why it does not.
-pub(crate) async fn can_connect(server: SocketAddr, time_max: Duration) -> io::Result<()> {
-    in_time(time_max, TcpStream::connect(server)).await.map(drop)
+pub(crate) async fn can_connect(server: SocketAddr) -> io::Result<()> {
+    in_time(CONNECT_TIMEOUT, TcpStream::connect(server)).await.map(drop)
 }
 
 async fn in_time<T>(time_max: Duration, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {

@@ -255,8 +255,7 @@ impl NameServers {
                     secondary.map(|secondary| secondary.address).or(own).unwrap_or(SocketAddr::new(ip, DNS_PORT));
                 let is_known = servers.iter().any(|server: &NameServer| server.address == address);
                 if !is_known && servers.len() < ADDRESSES_MAX {
-                    let host = host.to_lowercase().to_string();
-                    servers.push(NameServer { host: host.trim_end_matches('.').to_owned(), address });
+                    servers.push(NameServer { host: host_text(host), address });
                 }
             }
         }
@@ -382,6 +381,11 @@ async fn ask_with_ttl(
         Ok((if is_alias { Answer::Alias } else { Answer::Records(records) }, reply.ttl_s(name, rtype)?))
     };
     exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
+}
+
+/// A name in lower case, without the dot at its end.
+pub(crate) fn host_text(host: Name<'_>) -> String {
+    host.to_lowercase().to_string().trim_end_matches('.').to_owned()
 }
 
 /// Waits until `server` answers as expected; the difference if it does not.

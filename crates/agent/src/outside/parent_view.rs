@@ -2,6 +2,7 @@
 //! the parent zone sends some resolvers astray.
 
 use crate::dns_exchange::{ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
+use crate::name_servers::host_text;
 use crate::parent_servers::ask_for_ds;
 use crate::resolvers::address_of;
 use sanderling_dns::client::{QueryKind, Referral, Reply, ReplyError};
@@ -120,11 +121,6 @@ fn delegation_of(referral: &Referral, apex: Name<'_>) -> Delegation {
         servers: referral.servers.iter().map(|host| host_text(host.as_name())).collect(),
         glue: glue.collect(),
     }
-}
-
-/// A name in lower case, without the dot at its end.
-pub(super) fn host_text(host: Name<'_>) -> String {
-    host.to_lowercase().to_string().trim_end_matches('.').to_owned()
 }
 
 pub(super) fn ds_text(rdata: &[u8]) -> String {

@@ -1,17 +1,16 @@
 //! A zone as other machines see it: its delegation, its DS records, and the answers of its name servers.
 
-use super::parent_view::{
-    Delegation, DsView, ParentView, ask_parents, common_delegation, ds_text, first_known, host_text,
-};
+use super::parent_view::{Delegation, DsView, ParentView, ask_parents, common_delegation, ds_text, first_known};
 use crate::caa::{self, Issuance};
-use crate::dns_exchange::{ExchangeError, IDLE_TIMEOUT, REPLY_TIMEOUT, can_connect, exchange};
-use crate::name_servers::{Answer, NameServer, NameServers};
+use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, can_connect, exchange};
+use crate::name_servers::{Answer, NameServer, NameServers, host_text};
 use crate::parent_servers::ParentServers;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
 use sanderling_dns::client::{QueryKind, Reply};
 use sanderling_dns::rdata;
 use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dnssec::zone_keys::CDS_DELETE;
 use sanderling_zone_files::wire_name;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -24,8 +23,6 @@ const NO_PARENTS: &str = "the parent zone has no servers";
 const ATTEMPTS: usize = 2;
 /// Where the expiration is in a RRSIG record (RFC 4034 §3.1).
 const EXPIRATION_START: usize = 8;
-/// The algorithm of a CDS record that asks to remove all DS records (RFC 8078 §4).
-const ALGORITHM_DELETE: u8 = 0;
 
 /// A zone.
 #[derive(Debug)]
@@ -166,7 +163,7 @@ impl ZoneLook {
             }
         }
         let wanted = self.own_records(apex, Rtype::CDS).await?;
-        let wanted = wanted.iter().filter(|rdata| rdata.get(2) != Some(&ALGORITHM_DELETE));
+        let wanted = wanted.iter().filter(|rdata| **rdata != CDS_DELETE);
         own.wanted_ds = wanted.map(|rdata| ds_text(rdata)).collect();
         Ok(own)
     }
@@ -206,7 +203,7 @@ async fn look_at_server(server: NameServer, apex: NameBuf) -> ServerView {
     }
     let tcp_problem = match answer {
         ServerAnswer::NoRoute => None,
-        _ => can_connect(server.address(), IDLE_TIMEOUT / 5).await.err().map(|error| error_text(&error)),
+        _ => can_connect(server.address()).await.err().map(|error| error_text(&error)),
     };
     ServerView { host: server.host().to_owned(), address: server.address(), answer, tcp_problem }
 }
