@@ -78,10 +78,8 @@ impl Catalogs {
             Some((name(&zone)?, Member { catalog: name(&catalog)?, label, groups }))
         };
         let changes = served.watch();
-        let own = config.zones.iter().map(|zone| &zone.apex);
-        let secondary_names = config.secondary_zones.iter().map(|zone| &zone.apex);
         let catalog_names = config.catalogs.iter().map(|catalog| &catalog.apex);
-        let configured = own.chain(secondary_names).chain(catalog_names).cloned().collect();
+        let configured = config.apexes().chain(catalog_names).cloned().collect();
         let catalogs = Catalogs {
             members: list.members.into_iter().filter_map(member).collect(),
             dropped: list.removed.iter().filter_map(|zone| name(zone)).collect(),
@@ -142,8 +140,7 @@ impl Catalogs {
                 served.zones.get(zone).is_some_and(|served| served.is_of_operator) || self.configured.contains(zone)
             };
             let of_folder = served.zones.iter().filter(|(_, served)| served.is_of_operator).map(|(zone, _)| zone);
-            let secondary = self.config.secondary_zones.iter().map(|zone| &zone.apex);
-            let own = OwnZones::new(self.config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(of_folder));
+            let own = OwnZones::new(self.config.apexes().chain(of_folder));
             let refusal = |catalog: &DomainName, zone: &DomainName| match self.catalog(catalog) {
                 _ if is_configured(zone) => Some(ClashCause::Configured),
                 catalog => catalog.and_then(|catalog| catalog.refusal(zone, &own)).map(ClashCause::Refused),

@@ -7,7 +7,7 @@ use crate::json_files::read_json;
 use instant_acme::CertificateIdentifier;
 use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{CertificateFiles, DomainName, LATEST_RENEWAL_PART};
+use sanderling_config::{CertificateFiles, LATEST_RENEWAL_PART};
 use sanderling_ipc::Connection;
 use sanderling_ipc::agent::{CertificateReport, IssuedReport};
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
@@ -518,16 +518,6 @@ fn without_redundant(names: &[String]) -> Vec<String> {
         !name.starts_with('*') && names.iter().any(|other| other.strip_prefix("*.") == Some(above))
     };
     names.iter().filter(|name| !is_covered(name)).cloned().collect()
-}
-
-/// The zone of this server that has `name`, which may be a wildcard: the deepest one.
-pub(crate) fn zone_of<'z>(name: &str, apexes: impl Iterator<Item = &'z DomainName>) -> Option<&'z DomainName> {
-    let name = name.strip_prefix("*.").unwrap_or(name);
-    let is_above = |apex: &&DomainName| {
-        let below = name.strip_suffix(apex.as_str());
-        below.is_some_and(|below| below.is_empty() || below.ends_with('.')) || apex.as_str() == "."
-    };
-    apexes.filter(is_above).max_by_key(|apex| apex.labels().count())
 }
 
 #[cfg(test)]

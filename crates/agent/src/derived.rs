@@ -6,14 +6,13 @@
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
-use crate::certificates::zone_of;
 use crate::json_files::read_json;
 use crate::link::Link;
 use crate::listener_addresses::{ListenerAddresses, listens_on_all_addresses};
 use crate::pinned_keys::PinnedKeys;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::repeated_messages::LimitedLog;
-use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy};
+use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy, zone_of};
 use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{
     DERIVED_BYTES_MAX, DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,

@@ -3,7 +3,6 @@
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
-use crate::certificates::zone_of;
 use crate::failure::{Asked, Failure, Kind, OrderedNames};
 use crate::json_files::read_json;
 use crate::link::{Link, Published};
@@ -14,7 +13,7 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
+use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod, zone_of};
 use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};

@@ -88,9 +88,7 @@ async fn look_at_all(config: Rc<Config>, places: &Places) -> OutsideView {
             name == wanted || name.as_str().strip_suffix(wanted.as_str()).is_some_and(|rest| rest.ends_with('.'))
         })
     };
-    let of_files = config.zones.iter().map(|zone| &zone.apex);
-    let apexes = of_files.chain(config.secondary_zones.iter().map(|zone| &zone.apex));
-    let mut apexes: Vec<DomainName> = apexes.filter(|apex| is_wanted(apex)).cloned().collect();
+    let mut apexes: Vec<DomainName> = config.apexes().filter(|apex| is_wanted(apex)).cloned().collect();
     // One of a folder or a catalog, which the configuration does not list.
     let has_no_section = |name: &&DomainName| !config.sites.iter().any(|site| site.hosts.contains(name));
     if apexes.is_empty() && config.has_zones() {

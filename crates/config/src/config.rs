@@ -16,7 +16,7 @@ use crate::signing::{SignedZone, abandoned_signatures};
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::updates::UpdateRule;
-use crate::zones::{SecondaryZone, Zone, ZoneFolder};
+use crate::zones::{SecondaryZone, Zone, ZoneFolder, zone_of};
 use sanderling_log_format::LogKind;
 use sanderling_site_rules::ClientFrom;
 use std::collections::HashMap;
@@ -344,6 +344,11 @@ impl Config {
             || self.has_zones() && (self.has_secondaries() || self.resolves_aliases())
     }
 
+    /// The zones that have a section: those with their own files, then those from primaries.
+    pub fn apexes(&self) -> impl Iterator<Item = &DomainName> {
+        self.zones.iter().map(|zone| &zone.apex).chain(self.secondary_zones.iter().map(|zone| &zone.apex))
+    }
+
     /// The signing of the zone `apex`; `None` if it is unsigned.
     pub fn signed_zone(&self, apex: &DomainName) -> Option<&SignedZone> {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
@@ -357,11 +362,7 @@ impl Config {
 
     /// Whether `name` is in a signed zone.
     pub fn is_signed_at(&self, name: &DomainName) -> bool {
-        let labels: Vec<&str> = name.labels().collect();
-        let is_above = |apex: &&DomainName| labels.ends_with(&apex.labels().collect::<Vec<_>>());
-        let zones = self.zones.iter().map(|zone| &zone.apex).chain(self.secondary_zones.iter().map(|zone| &zone.apex));
-        let zone = zones.filter(is_above).max_by_key(|apex| apex.labels().count());
-        zone.is_some_and(|apex| self.signed_zone(apex).is_some())
+        zone_of(name.as_str(), self.apexes()).is_some_and(|apex| self.signed_zone(apex).is_some())
     }
 
     /// Whether replies have cookies.

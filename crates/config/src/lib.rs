@@ -88,5 +88,5 @@ pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 pub use variables::substitute_from_environment;
 pub use zones::{
     JOURNALS, SecondaryZone, TRANSFERRED_ZONES, UPDATES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file,
-    stored_zone_file, update_file, zone_file_name,
+    stored_zone_file, update_file, zone_file_name, zone_of,
 };

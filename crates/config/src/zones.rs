@@ -243,6 +243,16 @@ impl ZoneFolder {
     }
 }
 
+/// The zone that has `name`, which may be a wildcard: the deepest one.
+pub fn zone_of<'z>(name: &str, apexes: impl Iterator<Item = &'z DomainName>) -> Option<&'z DomainName> {
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    let is_above = |apex: &&DomainName| {
+        let below = name.strip_suffix(apex.as_str());
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.')) || apex.as_str() == "."
+    };
+    apexes.filter(is_above).max_by_key(|apex| apex.labels().count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,5 +341,24 @@ mod tests {
         );
         fs::remove_dir_all(base.path()).unwrap();
         assert!(folder.list(&[]).is_err() && folder.check().is_err());
+    }
+
+    #[test]
+    fn names_are_in_the_zones_above_them() {
+        let zones: Vec<DomainName> = ["example.com", "sub.example.com", "b.example"]
+            .iter()
+            .map(|name| DomainName::parse(name).expect("a name"))
+            .collect();
+        for (name, expected) in [
+            ("example.com", Some("example.com")),
+            ("www.example.com", Some("example.com")),
+            ("*.example.com", Some("example.com")),
+            ("*.sub.example.com", Some("sub.example.com")),
+            ("notexample.com", None),
+            ("com", None),
+            ("a.b.example", Some("b.example")),
+        ] {
+            assert_eq!(zone_of(name, zones.iter()).map(DomainName::as_str), expected, "{name}");
+        }
     }
 }

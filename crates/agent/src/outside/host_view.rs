@@ -4,7 +4,7 @@ use super::presented_chain::{ChainReader, Presented};
 use crate::name_servers::{Answer, NameServers};
 use crate::resolvers::{Records, Resolvers};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::{Config, DomainName, Service};
+use sanderling_config::{Config, DomainName, Service, zone_of};
 use sanderling_dns::Rtype;
 use sanderling_zone_files::wire_name;
 use std::io;
@@ -96,7 +96,7 @@ impl HostLook {
         let name = wire_name(host);
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {
-            let own = match self.zone_of(host) {
+            let own = match zone_of(host.as_str(), self.config.apexes()) {
                 Some(apex) => self.name_servers.ask_self(name.as_name(), rtype, wire_name(apex).as_name()).await,
                 None => Ok(Answer::Alias),
             };
@@ -107,15 +107,6 @@ impl HostLook {
             addresses.extend(records.addresses());
         }
         Ok(addresses)
-    }
-
-    /// The nearest zone of this server with the name.
-    fn zone_of(&self, host: &DomainName) -> Option<&DomainName> {
-        let name = wire_name(host);
-        let of_files = self.config.zones.iter().map(|zone| &zone.apex);
-        let apexes = of_files.chain(self.config.secondary_zones.iter().map(|zone| &zone.apex));
-        let above = apexes.filter(|apex| name.as_name().is_at_or_below(wire_name(apex).as_name()));
-        above.max_by_key(|apex| apex.as_str().len())
     }
 
     async fn connect(&self, address: SocketAddr, service: Service, host: &DomainName) -> Connection {

@@ -66,10 +66,7 @@ impl Loader {
         of_folder: impl Iterator<Item = &'z DomainName>,
         is_wanted: impl Fn(&DomainName) -> bool,
     ) -> Vec<ZoneConfig> {
-        let own = LazyCell::new(|| {
-            let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
-            OwnZones::new(config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(of_folder))
-        });
+        let own = LazyCell::new(|| OwnZones::new(config.apexes().chain(of_folder)));
         let is_catalog = |apex: &DomainName| config.catalogs.iter().any(|one| one.apex == *apex);
         let may_bring = |catalog: &Catalog, apex: &DomainName| {
             matches!(catalog.role, CatalogRole::Consumer { .. }) && catalog.refusal(apex, &own).is_none()

@@ -93,8 +93,7 @@ impl Loader {
             return match self.remove_of_folder(config, name) {
                 Some(removed) => Ok(Reloaded::Removed(removed)),
                 None => {
-                    let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
-                    let known = config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(self.zones.keys());
+                    let known = config.apexes().chain(self.zones.keys());
                     Err(unknown_zone(name, known.map(DomainName::as_str)))
                 }
             };
