@@ -17,9 +17,10 @@ impl Config {
         self.backends().flat_map(|backend| &backend.servers).map(|server| &server.address)
     }
 
-    /// Whether a route has an application.
-    pub fn has_backends(&self) -> bool {
-        self.backends().next().is_some()
+    /// Whether requests need their cookies: a route has an application, or a condition on them.
+    pub fn needs_cookies(&self) -> bool {
+        let mut routes = self.sites.iter().flat_map(|site| &site.options.rules.routes);
+        routes.any(|route| route.backend().is_some() || route.route.conditions.have_cookies())
     }
 
     /// The TCP ports to which a server process connects.

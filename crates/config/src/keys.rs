@@ -594,9 +594,9 @@ fn group_of(config: &Config) -> Option<&str> {
 }
 
 /// Whether the sandbox of a running process does not allow connections to the applications of `next`, or the process
-/// was started without any, and leaves out what applications need of requests.
+/// leaves out the cookies of requests, because it was started without a route that needs them.
 fn has_new_backend(next: &Config, running: &Config) -> bool {
-    !next.backend_ports().is_subset(&running.backend_ports()) || (next.has_backends() && !running.has_backends())
+    !next.backend_ports().is_subset(&running.backend_ports()) || (next.needs_cookies() && !running.needs_cookies())
 }
 
 /// The names at which an authority finds a token.

@@ -27,7 +27,7 @@ pub struct Limits {
     pub control_budget: u32,
     /// An eighth of the bytes received beyond eight times those that are header fields or content, in either direction.
     pub overhead_bytes_max: u64,
-    /// Whether the heads of requests have their cookies, on which only an application depends.
+    /// Whether the heads of requests have their cookies, on which only applications and conditions of routes depend.
     pub keeps_cookies: bool,
 }
 

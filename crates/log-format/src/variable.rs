@@ -153,8 +153,7 @@ mod tests {
 
     const MANUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     const END: &str = "\n<!-- End of the table. -->";
-    const HTTP_FIELD: &str =
-        "| `$http_NAME` | a field of the request, as in `$http_user_agent`; `$http_cookie` is missing over HTTP/2 |\n";
+    const HTTP_FIELD: &str = "| `$http_NAME` | a field of the request, as in `$http_user_agent`; over HTTP/2, `$http_cookie` is missing unless a route has an application or a condition on cookies |\n";
 
     fn rows<V>(variables: &[(&str, V, &str)]) -> String {
         variables.iter().map(|(name, _, meaning)| format!("| `${name}` | {meaning} |\n")).collect()

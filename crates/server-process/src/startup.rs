@@ -296,7 +296,7 @@ impl Prepared {
         options.passwords.threads_max = options.passwords.threads_max.min(processor_count());
         options.http.https_port = https_port(&state.listeners);
         options.http.accepts_http2 = state.config.http2;
-        options.http.http2.keeps_cookies = state.config.has_backends();
+        options.http.http2.keeps_cookies = state.config.needs_cookies();
         options.statistics = statistics_options(&state.config);
         let directory_count = state.loader.as_ref().map_or(0, Loader::open_directory_count);
         if let Some(message) = fit_to_descriptor_limit(&mut options, DescriptorLimit::of_process(), directory_count) {

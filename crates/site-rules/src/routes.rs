@@ -191,6 +191,11 @@ impl std::fmt::Display for BackendAddress {
 }
 
 impl RouteConditions {
+    /// Whether one is about cookies.
+    pub fn have_cookies(&self) -> bool {
+        !self.cookies.is_empty() || self.fields.iter().any(|(name, _)| name == "cookie")
+    }
+
     fn count(&self) -> usize {
         usize::from(!self.methods.is_empty()) + self.fields.len() + self.cookies.len()
     }

@@ -1,7 +1,7 @@
 //! Domains with routes: what `check` says about them, what is served elsewhere, and which reload needs a new process.
 
 use sanderling_testkit::http::response_to;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program};
 
 const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
 const CONFIG: &str = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\".route.\"/api/\"]\n\
@@ -46,6 +46,35 @@ fn only_another_port_needs_a_new_process() {
         .1,
         "a port that is not used any more does no harm"
     );
+    server.stop();
+}
+
+#[test]
+fn condition_on_a_cookie_holds_over_http2() {
+    let config = |conditions: &str| {
+        format!(
+            "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\nhttp2 = true\n[domain.\"*\".route]\n\
+             \"/\" = [{{ respond = {{ status = 200, text = \"all\" }} }}{conditions}]\n"
+        )
+    };
+    let directory = directory(&config(""));
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let get = |version: &str, cookies: &str| {
+        let url = format!("http://{}/", server.http());
+        run_program("curl", "curl", &["-s", version, "-b", cookies, &url]).text()
+    };
+    for (condition, cookie) in [("cookies = { beta = true }", "beta=1"), ("fields = { Cookie = \"a=b\" }", "a=b")] {
+        directory.replace("sanderling.toml", config("").as_bytes());
+        assert_eq!(directory.control("reload").code(), Some(0));
+        assert_eq!(get("--http2-prior-knowledge", cookie), "all");
+        let with = config(&format!(", {{ respond = {{ status = 200, text = \"some\" }}, {condition} }}"));
+        directory.replace("sanderling.toml", with.as_bytes());
+        assert_eq!(directory.control("reload").code(), Some(0));
+        for version in ["--http1.1", "--http2-prior-knowledge"] {
+            assert_eq!(get(version, cookie), "some", "{condition} {version}");
+            assert_eq!(get(version, "other=1"), "all", "{condition} {version}");
+        }
+    }
     server.stop();
 }
 
