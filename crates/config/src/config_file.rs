@@ -96,8 +96,10 @@ const WITHOUT_SITE: [&str; 10] = [
     "derive",
     "mta_sts",
 ];
-/// Those that it may also have if it has routes: they do not concern files.
-const WITH_ROUTES: [&str; 12] = [
+/// Those that are a site without files: applications and redirects answer.
+const ANSWERS: [&str; 2] = ["route", "redirects"];
+/// Those that such a site may also have: they do not concern files.
+const WITHOUT_FILES: [&str; 12] = [
     "route",
     "aliases",
     "exact_paths",
@@ -316,8 +318,7 @@ impl ConfigBuilder<'_, '_> {
         }
         let (zone, primaries) = (keys.get("zone"), keys.get("primaries"));
         let mut options = self.read_site_options(keys);
-        // Routes alone are a site, without files.
-        let site = keys.get("site").or(keys.get("route"));
+        let site = keys.get("site").or_else(|| ANSWERS.iter().find_map(|key| keys.get(key)));
         let certificate = self.certificate_choice(keys.get("certificate"), site.is_some());
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let on_renew = keys.get("on_renew");
@@ -346,8 +347,8 @@ impl ConfigBuilder<'_, '_> {
         let has_content = is_zone || site.is_some() || options.has_automatic_certificate;
         // An unknown key is probably the missing key, misspelt.
         if self.check_keys_without_site(name.as_str(), keys) && !has_content && !keys.has_unknown {
-            let remedy = "add site = \"FOLDER\", zone = \"FILE\", or a route to an application";
-            self.error(offset, format!("{name} has no site, no zone and no route"), remedy);
+            let remedy = "add site = \"FOLDER\", zone = \"FILE\", a route to an application, or redirects";
+            self.error(offset, format!("{name} has no site, no zone, no routes and no redirects"), remedy);
         }
         let names = match site {
             Some(entry) => self.read_site(name, offset, entry, keys.get("aliases"), options),
@@ -399,7 +400,8 @@ impl ConfigBuilder<'_, '_> {
         if keys.get("site").is_some() {
             return true;
         }
-        let others = if keys.get("route").is_some() { &WITH_ROUTES[..] } else { &[] };
+        let has_answers = ANSWERS.iter().any(|key| keys.get(key).is_some());
+        let others = if has_answers { &WITHOUT_FILES[..] } else { &[] };
         let is_of_site = |entry: &&Entry<'_, '_>| !WITHOUT_SITE.contains(&entry.key) && !others.contains(&entry.key);
         let Some(entry) = keys.entries.iter().find(is_of_site) else { return true };
         self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");

@@ -125,5 +125,5 @@ impl Site {
 
 /// A document root for messages; `None` is that of a site without files.
 pub fn root_text(document_root: Option<&Path>) -> String {
-    document_root.map_or_else(|| "(routes only)".to_owned(), |path| path.display().to_string())
+    document_root.map_or_else(|| "(no files)".to_owned(), |path| path.display().to_string())
 }

@@ -488,7 +488,7 @@ fn domain_without_site_and_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\n",
         &[
-            "1:9: a.example has no site, no zone and no route; add site = \"FOLDER\", zone = \"FILE\", or a route to an application",
+            "1:9: a.example has no site, no zone, no routes and no redirects; add site = \"FOLDER\", zone = \"FILE\", a route to an application, or redirects",
         ],
     );
     check(

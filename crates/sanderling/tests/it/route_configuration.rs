@@ -17,7 +17,7 @@ fn domain_with_routes_has_no_files_and_no_problem() {
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     assert_eq!(response_to(server.http(), "GET /elsewhere HTTP/1.1\r\nHost: a.test\r\n\r\n").status, 404);
     let status = directory.control("status");
-    assert!(status.code() == Some(0) && status.text().contains("a.test from (routes only)"), "{status}");
+    assert!(status.code() == Some(0) && status.text().contains("a.test from (no files)"), "{status}");
     server.stop();
 }
 
