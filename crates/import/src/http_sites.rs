@@ -7,7 +7,6 @@ use crate::model::{Certificates, Domain, Listeners, Model, RedirectRule};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
 use sanderling_site_rules::ascii_form;
-use std::collections::HashSet;
 
 /// A server or a site.
 pub(crate) struct Server<'s> {
@@ -92,8 +91,7 @@ fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     if serves_http && domain.certificates != Certificates::None {
         domain.set("https_redirect", Value::Boolean(false));
     }
-    let known: HashSet<usize> = hosts.iter().filter_map(|host| domain_of(model, host)).collect();
-    if let Some(&index) = known.iter().next() {
+    if let Some(index) = hosts.iter().find_map(|host| domain_of(model, host)) {
         merge(domain, &hosts, index, statement, model, ledger);
         return;
     }

@@ -34,6 +34,27 @@ impl SourceFiles for Folder<'_> {
     }
 }
 
+/// A file with this text, and no others.
+struct OneFile<'t>(&'t str);
+
+impl SourceFiles for OneFile<'_> {
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+        if path == Path::new("main") { Ok(self.0.as_bytes().to_vec()) } else { Err("there is no such file".to_owned()) }
+    }
+
+    fn list(&mut self, _: &Path) -> Result<Vec<PathBuf>, String> {
+        Ok(vec![PathBuf::from("main")])
+    }
+}
+
+/// The import of a file with this text, whose result the server accepts.
+fn import_text(kind: SourceKind, text: &str) -> Imported {
+    let imported = import(kind, &[PathBuf::from("main")], &mut OneFile(text)).expect("imported");
+    let found = problems(&imported.config);
+    assert!(!imported.has_content || found.is_empty(), "{text}\n{}\n{found:?}", imported.config);
+    imported
+}
+
 /// The import of one file of the corpus.
 fn import_file(kind: SourceKind, path: &Path) -> Result<Imported, Vec<String>> {
     let name = PathBuf::from(path.file_name().expect("a file"));
@@ -182,27 +203,22 @@ fn tables_name_keys_that_exist() {
     }
 }
 
+/// A server is joined to the domain that has the first of its names.
+#[test]
+fn server_with_hosts_of_two_domains_is_joined_to_the_first() {
+    let text = "server { listen 80; server_name a.example; root /a; }\n\
+                server { listen 80; server_name b.example; root /b; }\n\
+                server { listen 80; server_name b.example a.example; root /c; }\n";
+    for _ in 0..20 {
+        let report = import_text(SourceKind::Nginx, text).report.to_string();
+        assert!(report.contains("b.example has other files") && !report.contains("a.example has"), "{report}");
+    }
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;
     use proptest::prelude::*;
-
-    /// A file with this text, and no others.
-    struct OneFile<'t>(&'t str);
-
-    impl SourceFiles for OneFile<'_> {
-        fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
-            if path == Path::new("main") {
-                Ok(self.0.as_bytes().to_vec())
-            } else {
-                Err("there is no such file".to_owned())
-            }
-        }
-
-        fn list(&mut self, _: &Path) -> Result<Vec<PathBuf>, String> {
-            Ok(vec![PathBuf::from("main")])
-        }
-    }
 
     fn check(text: &str) {
         SourceKind::ALL.into_iter().for_each(|kind| check_kind(kind, text));
