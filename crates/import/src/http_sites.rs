@@ -225,9 +225,12 @@ fn finish(model: &mut Model) {
     }
     if model.domains.iter().all(|domain| domain.certificates == Certificates::None) {
         model.https.clear();
-        model.domains.iter_mut().for_each(|domain| domain.keys.retain(|(key, _)| *key != "hsts"));
+    }
+    // Without a domain that needs an authority, nobody has agreed to its terms.
+    if model.domains.iter().all(|domain| domain.certificates != Certificates::Automatic) {
         model.acme = None;
-    } else if model.https.is_empty() {
+    }
+    if model.https.is_empty() {
         model.domains.iter_mut().for_each(|domain| domain.keys.retain(|(key, _)| *key != "hsts"));
     }
     let https = model.https.clone();

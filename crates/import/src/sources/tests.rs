@@ -215,6 +215,20 @@ fn server_with_hosts_of_two_domains_is_joined_to_the_first() {
     }
 }
 
+#[test]
+fn section_of_certificates_is_written_only_for_automatic_ones() {
+    let text = |tls: &str| {
+        format!(
+            "{{\n\temail a@a.example\n\tacme_ca https://ca.example/dir\n}}\n\
+        a.example {{\n\troot * /a\n\tfile_server\n\t{tls}\n}}\n"
+        )
+    };
+    for (tls, expected) in [("tls a.pem a.key", false), ("tls internal", false), ("", true)] {
+        let config = import_text(SourceKind::Caddy, &text(tls)).config;
+        assert_eq!(config.contains("[certificates]"), expected, "{config}");
+    }
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;
