@@ -68,6 +68,8 @@ pub(super) struct Shared {
     upstreams: HashMap<String, Vec<(String, u64)>>,
     /// The rates of `limit_req_zone` in requests per second, by the names of the zones.
     rates: HashMap<String, u64>,
+    /// The value of `client_from` for `real_ip_header`, which may come before the proxies.
+    client_from: Option<&'static str>,
 }
 
 /// Adds all servers to the model.
@@ -135,6 +137,10 @@ fn http<'s>(statements: &'s [Statement], model: &mut Model, ledger: &mut Ledger)
     let mut shared = Shared::default();
     for statement in statements.iter().filter(|statement| FOR_ALL.contains(&statement.name())) {
         values::shared(statement, &mut shared, model, ledger);
+    }
+    let has = |name: &str| model.http_keys.iter().any(|(key, _)| *key == name);
+    if has("trusted_proxies") && !has("client_from") {
+        model.http_keys.push(("client_from", shared.client_from.unwrap_or("x-forwarded-for").into()));
     }
     let is_inherited = |statement: &&Statement| INHERITED.contains(&statement.name());
     let inherited: Vec<&Statement> = statements.iter().filter(is_inherited).collect();

@@ -229,6 +229,21 @@ fn section_of_certificates_is_written_only_for_automatic_ones() {
     }
 }
 
+/// The header that names the client may be said before the proxies.
+#[test]
+fn header_of_proxies_may_come_first() {
+    let (method, proxies) =
+        ("real_ip_header proxy_protocol;\n", "set_real_ip_from 10.0.0.0/8;\nset_real_ip_from 192.0.2.1;\n");
+    let server = "server { listen 80; server_name a.example; root /a; }\n";
+    let config = |text: &str| import_text(SourceKind::Nginx, &format!("{text}{server}")).config;
+    let expected = "trusted_proxies = [\"10.0.0.0/8\", \"192.0.2.1\"]\nclient_from = \"proxy-protocol\"\n";
+    for text in [format!("{method}{proxies}"), format!("{proxies}{method}")] {
+        assert!(config(&text).contains(expected), "{}", config(&text));
+    }
+    assert!(config(proxies).contains("client_from = \"x-forwarded-for\""), "{}", config(proxies));
+    assert!(!config(method).contains("client_from"), "{}", config(method));
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

@@ -43,13 +43,9 @@ pub(super) fn shared(statement: &Statement, shared: &mut Shared, model: &mut Mod
         "set_real_ip_from" => match network(statement.argument(0)) {
             Some(network) => {
                 ledger.keep(statement);
-                let proxies = model.http_keys.iter_mut().find(|(key, _)| *key == "trusted_proxies");
-                match proxies {
+                match model.http_keys.iter_mut().find(|(key, _)| *key == "trusted_proxies") {
                     Some((_, Value::List(networks))) => networks.push(network.into()),
-                    _ => {
-                        model.http_keys.push(("trusted_proxies", Value::texts([network])));
-                        model.http_keys.push(("client_from", "x-forwarded-for".into()));
-                    }
+                    _ => model.http_keys.push(("trusted_proxies", Value::texts([network]))),
                 }
             }
             None => ledger.miss(statement, "a proxy is named by its network", "write its address"),
@@ -65,9 +61,7 @@ pub(super) fn shared(statement: &Statement, shared: &mut Shared, model: &mut Mod
                 }
             };
             ledger.keep(statement);
-            if let Some((_, value)) = model.http_keys.iter_mut().find(|(key, _)| *key == "client_from") {
-                *value = method.into();
-            }
+            shared.client_from = Some(method);
         }
         _ => {}
     }
