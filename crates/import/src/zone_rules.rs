@@ -6,6 +6,7 @@ use crate::syntax::Statement;
 use crate::toml_text::Value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 /// Algorithms of TSIG that are not obsolete.
 const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
@@ -37,6 +38,45 @@ pub(crate) fn zone_name(text: &str) -> Option<String> {
     let is_label = |label: &str| !label.is_empty() && label.len() < 64 && label.bytes().all(is_byte);
     let is_name = name.len() < 254 && name.split('.').all(is_label) && name.parse::<std::net::IpAddr>().is_err();
     is_name.then_some(name)
+}
+
+/// Sets a limit to the number of a statement, or reports one that the limit cannot have.
+pub(crate) fn set_limit(
+    statement: &Statement,
+    key: &'static str,
+    range: RangeInclusive<u64>,
+    model: &mut Model,
+    ledger: &mut Ledger,
+) {
+    ledger.keep(statement);
+    match statement.argument(0).parse().ok().filter(|count| range.contains(count)) {
+        Some(count) => drop(model.set_limit(key, Value::Number(count))),
+        None => {
+            let nearest = format!("set `{key}` in [limits] to a number from {} to {}", range.start(), range.end());
+            ledger.miss(statement, "the limit is out of range", nearest);
+        }
+    }
+}
+
+/// Sets the time after which idle connections over TCP are closed, or reports one that the limit cannot have.
+pub(crate) fn set_idle_timeout(statement: &Statement, seconds: Option<u64>, model: &mut Model, ledger: &mut Ledger) {
+    ledger.keep(statement);
+    match seconds.filter(|seconds| (1..=600).contains(seconds)) {
+        Some(seconds) => drop(model.set_limit("dns_tcp_idle_timeout", format!("{seconds}s").into())),
+        None => {
+            let nearest = "set `dns_tcp_idle_timeout` in [limits] to a time of at most 10 minutes";
+            ledger.miss(statement, "the limit is out of range", nearest);
+        }
+    }
+}
+
+/// Sets the number of workers, or reports one that cannot be.
+pub(crate) fn set_workers(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
+    ledger.keep(statement);
+    match statement.argument(0).parse().ok().filter(|count| (1..=1_024).contains(count)) {
+        Some(count) => model.top.push(("workers", Value::Number(count))),
+        None => ledger.miss(statement, "the number is out of range", "set `workers` to a number from 1 to 1024"),
+    }
 }
 
 /// A key of another server.

@@ -11,8 +11,7 @@ use crate::sources::named::{finish, seconds};
 use crate::sources::nsd::set;
 use crate::syntax::Statement;
 use crate::table::has_keys;
-use crate::toml_text::Value;
-use crate::zone_rules::{self, SourceKey};
+use crate::zone_rules::{self, SourceKey, set_idle_timeout, set_limit, set_workers};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -117,9 +116,8 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
         }
         ledger.keep(attribute);
         let value = attribute.argument(0);
-        let number = value.parse::<u64>().ok();
-        match (attribute.name(), number) {
-            ("listen", _) => {
+        match attribute.name() {
+            "listen" => {
                 for text in attribute.texts() {
                     match socket_address(text, '@', 53) {
                         Some(address) => model.dns.add(address),
@@ -129,7 +127,7 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
                     }
                 }
             }
-            ("user", _) => {
+            "user" => {
                 let (user, group) = value.split_once(':').unwrap_or((value, ""));
                 model.top.push(("user", user.into()));
                 if !group.is_empty() {
@@ -141,20 +139,12 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
                     "`sanderling check`, run as root, reports those that are not",
                 );
             }
-            ("nsid", _) => set(model, "nsid", value),
-            ("identity", _) if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
-            ("version", _) => set(model, "version", value),
-            ("udp-workers", Some(count)) if (1..=1_024).contains(&count) => {
-                model.top.push(("workers", Value::Number(count)));
-            }
-            ("tcp-max-clients", Some(count)) if (1..=1_000_000).contains(&count) => {
-                model.set_limit("dns_tcp_connections_max", Value::Number(count));
-            }
-            ("tcp-idle-timeout", _) => {
-                if let Some(time) = seconds(value).filter(|time| (1..=600).contains(time)) {
-                    model.set_limit("dns_tcp_idle_timeout", format!("{time}s").into());
-                }
-            }
+            "nsid" => set(model, "nsid", value),
+            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
+            "version" => set(model, "version", value),
+            "udp-workers" => set_workers(attribute, model, ledger),
+            "tcp-max-clients" => set_limit(attribute, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "tcp-idle-timeout" => set_idle_timeout(attribute, seconds(value), model, ledger),
             _ => {}
         }
     }

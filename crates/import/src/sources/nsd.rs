@@ -10,7 +10,7 @@ use crate::sources::named::finish;
 use crate::syntax::{Statement, Word};
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::{self, SourceKey};
+use crate::zone_rules::{self, SourceKey, set_idle_timeout, set_limit, set_workers};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -88,13 +88,12 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
         }
         ledger.keep(attribute);
         let value = attribute.argument(0);
-        let number = value.parse::<u64>().ok();
-        match (attribute.name(), number) {
-            ("ip-address" | "interface", _) => match socket_address(value, '@', port) {
+        match attribute.name() {
+            "ip-address" | "interface" => match socket_address(value, '@', port) {
                 Some(address) => model.dns.add(address),
                 None => ledger.miss(attribute, "the server listens on addresses", "write an address, not an interface"),
             },
-            ("username", _) if !value.is_empty() => {
+            "username" if !value.is_empty() => {
                 let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
                 model.top.push(("user", user.into()));
                 if !group.is_empty() {
@@ -103,28 +102,18 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
                 let nearest = "`sanderling check`, run as root, reports those that are not";
                 ledger.by_hand(attribute, "the zone files must be readable for this user", nearest);
             }
-            ("server-count", Some(count)) if (1..=1_024).contains(&count) => {
-                model.top.push(("workers", Value::Number(count)));
-            }
-            ("nsid", _) => match value.strip_prefix("ascii_") {
+            "server-count" => set_workers(attribute, model, ledger),
+            "nsid" => match value.strip_prefix("ascii_") {
                 Some(text) => set(model, "nsid", text),
                 None => ledger.miss(attribute, "the identifier is text", "write it in `nsid` of [dns]"),
             },
-            ("identity", _) if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
-            ("version", _) => set(model, "version", value),
-            ("cookie-secret-file", _) => set(model, "cookie_secret_file", value),
-            ("tcp-count", Some(count)) if (1..=1_000_000).contains(&count) => {
-                model.set_limit("dns_tcp_connections_max", Value::Number(count));
-            }
-            ("tcp-timeout", Some(count)) if (1..=600).contains(&count) => {
-                model.set_limit("dns_tcp_idle_timeout", format!("{count}s").into());
-            }
-            ("rrl-ratelimit", Some(count)) => {
-                model.set_limit("dns_udp_replies_per_second_max", Value::Number(count.min(1_000_000)));
-            }
-            ("rrl-slip", Some(count)) => {
-                model.set_limit("dns_udp_slip", Value::Number(count.min(1_000)));
-            }
+            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
+            "version" => set(model, "version", value),
+            "cookie-secret-file" => set(model, "cookie_secret_file", value),
+            "tcp-count" => set_limit(attribute, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "tcp-timeout" => set_idle_timeout(attribute, value.parse().ok(), model, ledger),
+            "rrl-ratelimit" => set_limit(attribute, "dns_udp_replies_per_second_max", 0..=1_000_000, model, ledger),
+            "rrl-slip" => set_limit(attribute, "dns_udp_slip", 0..=1_000, model, ledger),
             _ => {}
         }
     }

@@ -244,6 +244,45 @@ fn header_of_proxies_may_come_first() {
     assert!(!config(method).contains("client_from"), "{}", config(method));
 }
 
+#[test]
+fn limits_are_written_within_their_range_or_reported() {
+    let check = |kind: SourceKind, text: &str, written: &[&str], reported: &[&str]| {
+        let Imported { config, report, .. } = import_text(kind, text);
+        let lines: Vec<&str> = config.split("[limits]").nth(1).unwrap_or("").trim().lines().collect();
+        let lines: Vec<&str> = lines.into_iter().take_while(|line| !line.is_empty()).collect();
+        assert_eq!(lines, written, "{config}");
+        let out_of_range = report.notes.iter().filter(|note| note.reason.ends_with("out of range"));
+        assert_eq!(out_of_range.map(|note| note.statement.as_str()).collect::<Vec<_>>(), reported, "{report}");
+    };
+    let named = |options: &str| {
+        format!(
+            "options {{ listen-on {{ 127.0.0.1; }}; {options} }};\nzone \"a.example\" {{ type primary; file \"a\"; }};\n"
+        )
+    };
+    let rates = "rate-limit { responses-per-second 2000000; errors-per-second 9999999; slip 3; };";
+    check(
+        SourceKind::Named,
+        &named(&format!("tcp-clients 5000; transfers-out 2000; transfers-in 2000; {rates}")),
+        &["dns_tcp_connections_max = 5000", "dns_transfers_max = 2000", "dns_udp_slip = 3"],
+        &["transfers-in 2000", "responses-per-second 2000000", "errors-per-second 9999999"],
+    );
+    let nsd =
+        |server: &str| format!("server:\n ip-address: 127.0.0.1\n{server}zone:\n name: a.example\n zonefile: a\n");
+    let (large, small) =
+        (" tcp-count: 2000000\n tcp-timeout: 601\n rrl-ratelimit: 2000000\n", " rrl-slip: 4\n tcp-timeout: 600\n");
+    check(SourceKind::Nsd, &nsd(large), &[], &["tcp-count 2000000", "tcp-timeout 601", "rrl-ratelimit 2000000"]);
+    check(SourceKind::Nsd, &nsd(small), &["dns_udp_slip = 4", "dns_tcp_idle_timeout = \"600s\""], &[]);
+    check(SourceKind::Nsd, &nsd(" server-count: 2000\n"), &[], &["server-count 2000"]);
+    let knot = |server: &str| format!("server:\n  listen: 127.0.0.1@53\n{server}zone:\n  - domain: a.example\n");
+    let large = "  tcp-max-clients: 0\n  tcp-idle-timeout: 1h\n  udp-workers: 2000\n";
+    check(SourceKind::Knot, &knot(large), &[], &["tcp-max-clients 0", "tcp-idle-timeout 1h", "udp-workers 2000"]);
+    check(SourceKind::Knot, &knot("  tcp-max-clients: 9\n"), &["dns_tcp_connections_max = 9"], &[]);
+    let nginx = "limit_req_zone $binary_remote_addr zone=a:1m rate=2000000r/s;\n\
+                 server { listen 80; server_name a.example; root /a; limit_req zone=a burst=3000000; }\n";
+    let expected = ["http_requests_per_second_max = 1000000", "http_requests_at_once_max = 1000000"];
+    check(SourceKind::Nginx, nginx, &expected, &[]);
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

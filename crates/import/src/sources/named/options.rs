@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::zone_name;
+use crate::zone_rules::{set_limit, zone_name};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads the options into `shared` and the model.
@@ -37,9 +37,9 @@ pub(super) fn read<'s>(options: &'s Statement, shared: &mut Shared<'s>, model: &
             "rate-limit" => rate_limit(statement, shared, model, ledger),
             "catalog-zones" => catalogs(statement, shared, ledger),
             "querylog" => ledger.keep(statement),
-            "tcp-clients" => limit(statement, "dns_tcp_connections_max", model, ledger),
-            "transfers-in" => limit(statement, "zone_transfers_in_max", model, ledger),
-            "transfers-out" => limit(statement, "dns_transfers_max", model, ledger),
+            "tcp-clients" => set_limit(statement, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "transfers-in" => set_limit(statement, "zone_transfers_in_max", 1..=1_000, model, ledger),
+            "transfers-out" => set_limit(statement, "dns_transfers_max", 0..=10_000, model, ledger),
             "allow-transfer" => match shared.lists.clients(statement.block()) {
                 Ok(clients) => {
                     ledger.keep_all(statement);
@@ -117,33 +117,20 @@ fn text(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
     }
 }
 
-fn limit(statement: &Statement, key: &'static str, model: &mut Model, ledger: &mut Ledger) {
-    ledger.keep(statement);
-    if let Some(count) = statement.argument(0).parse().ok().filter(|count| (1..=1_000).contains(count)) {
-        model.set_limit(key, Value::Number(count));
-    }
-}
-
 fn rate_limit(statement: &Statement, shared: &Shared<'_>, model: &mut Model, ledger: &mut Ledger) {
     ledger.keep(statement);
     for option in statement.nested() {
         ledger.keep_all(option);
-        let number = option.argument(0).parse::<u64>().ok();
-        match (option.name(), number) {
-            ("responses-per-second", Some(count)) => {
-                model.set_limit("dns_udp_replies_per_second_max", Value::Number(count));
-            }
-            ("errors-per-second", Some(count)) => {
-                model.set_limit("dns_udp_errors_per_second_max", Value::Number(count));
-            }
-            ("slip", Some(count)) if count <= 10 => {
-                model.set_limit("dns_udp_slip", Value::Number(count));
-            }
-            ("log-only", _) => {
+        let mut limit = |key, max| set_limit(option, key, 0..=max, model, ledger);
+        match option.name() {
+            "responses-per-second" => limit("dns_udp_replies_per_second_max", 1_000_000),
+            "errors-per-second" => limit("dns_udp_errors_per_second_max", 1_000_000),
+            "slip" => limit("dns_udp_slip", 1_000),
+            "log-only" => {
                 let is_dry = Value::Boolean(option.argument(0) == "yes");
                 model.dns_keys.push(("rate_limit_dry_run", is_dry));
             }
-            ("exempt-clients", _) => match shared.lists.clients(option.block()) {
+            "exempt-clients" => match shared.lists.clients(option.block()) {
                 Ok(clients) => {
                     let networks: Vec<String> = clients
                         .into_iter()
@@ -158,12 +145,9 @@ fn rate_limit(statement: &Statement, shared: &Shared<'_>, model: &mut Model, led
                 }
                 Err(reason) => ledger.miss(option, reason, "write the networks in `rate_limit_exempt`"),
             },
-            (
-                "window" | "qps-scale" | "ipv4-prefix-length" | "ipv6-prefix-length" | "max-table-size"
-                | "min-table-size",
-                _,
-            ) => {}
-            ("referrals-per-second" | "nodata-per-second" | "nxdomains-per-second" | "all-per-second", _) => {
+            "window" | "qps-scale" | "ipv4-prefix-length" | "ipv6-prefix-length" | "max-table-size"
+            | "min-table-size" => {}
+            "referrals-per-second" | "nodata-per-second" | "nxdomains-per-second" | "all-per-second" => {
                 let reason = "one limit applies to all answers with data";
                 ledger.differ(option, reason, "set `dns_udp_replies_per_second_max`");
             }

@@ -6,6 +6,9 @@ use crate::sources::nginx::values::{log_format, seconds};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
 
+/// The largest rate and burst of requests of a client, which is as good as none.
+const LIMIT_MAX: u64 = 1_000_000;
+
 impl<'s> Reader<'s, '_> {
     pub(super) fn access_log(&mut self, statement: &'s Statement, place: &Place) {
         let path = statement.argument(0);
@@ -71,8 +74,8 @@ impl<'s> Reader<'s, '_> {
         let value =
             |name: &str| statement.texts().into_iter().find_map(|text| text.strip_prefix(name).map(str::to_owned));
         let Some(rate) = value("zone=").and_then(|name| self.shared.rates.get(&name).copied()) else { return false };
-        let burst = value("burst=").and_then(|burst| burst.parse().ok()).unwrap_or(1_u64).max(1);
-        self.model.set_limit("http_requests_per_second_max", Value::Number(rate.max(1)))
+        let burst = value("burst=").and_then(|burst| burst.parse().ok()).unwrap_or(1_u64).clamp(1, LIMIT_MAX);
+        self.model.set_limit("http_requests_per_second_max", Value::Number(rate.clamp(1, LIMIT_MAX)))
             && self.model.set_limit("http_requests_at_once_max", Value::Number(burst))
     }
 }
