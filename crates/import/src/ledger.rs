@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The kind of a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoteKind {
     /// The statement is not in the result.
     Missing,
@@ -73,7 +73,7 @@ impl fmt::Display for Report {
 }
 
 /// A note before the names of the files are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     at: Position,
     kind: NoteKind,
@@ -86,6 +86,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
+    /// The same, to find one.
+    noted: HashSet<Entry>,
     /// Statements that were dealt with.
     seen: HashSet<Position>,
     /// Lines with statements that are not expressed, or differently.
@@ -144,7 +146,7 @@ impl Ledger {
     fn note(&mut self, statement: &Statement, kind: NoteKind, reason: String, nearest: String) {
         // A statement that is included or inherited several times is noted once.
         let entry = Entry { at: statement.name.at, kind, statement: statement.to_string(), reason, nearest };
-        if !self.entries.contains(&entry) {
+        if self.noted.insert(entry.clone()) {
             self.entries.push(entry);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::syntax::Position;
 use crate::toml_text::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 
 /// The whole configuration.
@@ -29,9 +29,16 @@ pub(crate) struct Model {
     pub(crate) tsig: BTreeMap<String, Tsig>,
     pub(crate) catalogs: Vec<Catalog>,
     pub(crate) domains: Vec<Domain>,
+    /// The names of the zones, those that are catalogs too.
+    zone_names: HashSet<String>,
 }
 
 impl Model {
+    /// Takes the name of a zone. Whether no other zone has it.
+    pub(crate) fn claim(&mut self, name: &str) -> bool {
+        self.zone_names.insert(name.to_owned())
+    }
+
     /// Sets a limit, unless it has another value already. Whether it has this value now.
     pub(crate) fn set_limit(&mut self, key: &'static str, value: Value) -> bool {
         match self.limits.iter().find(|(known, _)| *known == key) {

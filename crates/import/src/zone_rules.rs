@@ -40,6 +40,15 @@ pub(crate) fn zone_name(text: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
+/// Whether a zone is the first with its name; another one is reported.
+pub(crate) fn is_first(name: &str, statement: &Statement, model: &mut Model, ledger: &mut Ledger) -> bool {
+    let is_first = model.claim(name);
+    if !is_first {
+        ledger.miss(statement, format!("zone {name} is defined twice"), "remove one of the two");
+    }
+    is_first
+}
+
 /// Sets a limit to the number of a statement, or reports one that the limit cannot have.
 pub(crate) fn set_limit(
     statement: &Statement,

@@ -283,6 +283,18 @@ fn limits_are_written_within_their_range_or_reported() {
     check(SourceKind::Nginx, nginx, &expected, &[]);
 }
 
+#[test]
+fn zone_or_catalog_that_is_defined_twice_is_reported() {
+    let catalog = "zone:\n name: c.example\n catalog: consumer\n request-xfr: 192.0.2.1 NOKEY\n";
+    let zone = "zone:\n name: a.example\n zonefile: a\n";
+    for (name, text) in [("c.example", format!("{zone}{catalog}{catalog}")), ("a.example", format!("{zone}{zone}"))] {
+        let Imported { config, report, .. } =
+            import_text(SourceKind::Nsd, &format!("server:\n ip-address: 127.0.0.1\n{text}"));
+        assert_eq!(config.matches(&format!(".\"{name}\"]")).count(), 1, "{config}");
+        assert!(report.to_string().contains(&format!("zone {name} is defined twice")), "{report}");
+    }
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

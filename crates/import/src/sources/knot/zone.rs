@@ -8,7 +8,7 @@ use crate::networks::peer_text;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::{Transfers, zone_name};
+use crate::zone_rules::{Transfers, is_first, zone_name};
 
 /// The storage of zones without their own.
 const STORAGE: &str = "/var/lib/knot";
@@ -30,8 +30,8 @@ pub(super) fn read<'s>(
     let Some(name) = zone_name(item.id()) else {
         return ledger.miss(item.0, "the zone has no name", "write the name");
     };
-    if model.domains.iter().any(|domain| domain.names.contains(&name)) {
-        return ledger.miss(item.0, format!("the zone {name} is there twice"), "remove one of the two");
+    if !is_first(&name, item.0, model, ledger) {
+        return;
     }
     let template = item.get("template").map_or("default", |it| it.argument(0));
     let zone = Zone { item, template: shared.get("template", template) };

@@ -7,7 +7,7 @@ use crate::model::{Catalog, Domain, Model};
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::{Transfers, zone_name};
+use crate::zone_rules::{Transfers, is_first, zone_name};
 
 /// Adds the zone to the model.
 pub(super) fn read(statement: &Statement, shared: &Shared<'_>, model: &mut Model, ledger: &mut Ledger) {
@@ -28,8 +28,8 @@ pub(super) fn read(statement: &Statement, shared: &Shared<'_>, model: &mut Model
         }
         _ => return ledger.miss(statement, "the type of the zone is missing or unknown", "write `type primary`"),
     }
-    if model.domains.iter().any(|domain| domain.names.contains(&name)) {
-        return ledger.miss(statement, format!("the zone {name} is there twice"), "remove one of the two");
+    if !is_first(&name, statement, model, ledger) {
+        return;
     }
     let is_primary = matches!(kind.as_str(), "primary" | "master");
     let domain = Domain { at: statement.name.at, names: vec![name.clone()], ..Domain::default() };

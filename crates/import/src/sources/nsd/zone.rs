@@ -6,7 +6,7 @@ use crate::model::{Catalog, Domain, Model, Peer};
 use crate::networks::{network, peer_text, socket_address};
 use crate::syntax::Statement;
 use crate::table::has_keys;
-use crate::zone_rules::{Transfers, key_name, zone_name};
+use crate::zone_rules::{Transfers, is_first, key_name, zone_name};
 use std::collections::HashMap;
 
 /// Patterns within patterns.
@@ -37,8 +37,8 @@ pub(super) fn read(
     let Some(name) = zone_name(text) else {
         return ledger.miss(section, "the zone has no name", "write the name");
     };
-    if model.domains.iter().any(|domain| domain.names.contains(&name)) {
-        return ledger.miss(section, format!("the zone {name} is there twice"), "remove one of the two");
+    if !is_first(&name, section, model, ledger) {
+        return;
     }
     let mut parts = Parts::default();
     add(section, patterns, &mut parts, 0, ledger);
