@@ -9,10 +9,10 @@ mod table;
 use crate::http_sites;
 use crate::ledger::Ledger;
 use crate::model::{Certificates, Model};
-use crate::networks::network;
 use crate::syntax::{Statement, Word};
 use crate::table::has_keys;
 use crate::toml_text::Value;
+use matcher::networks;
 use std::collections::HashMap;
 
 pub(crate) use table::TABLE;
@@ -178,26 +178,18 @@ fn servers(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
     ledger.keep(statement);
     for option in statement.nested() {
         match (option.name(), option.argument(0)) {
-            ("trusted_proxies", "static") => {
-                let networks = option.texts().into_iter().skip(1);
-                let mut known: Vec<String> = Vec::new();
-                for text in networks {
-                    match text {
-                        "private_ranges" => known.extend(
-                            ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"]
-                                .map(str::to_owned),
-                        ),
-                        text => known.extend(network(text)),
+            ("trusted_proxies", "static") => match networks(&option.texts()[1..]) {
+                Ok(mut known) => {
+                    ledger.keep(option);
+                    known.sort();
+                    known.dedup();
+                    if !known.is_empty() {
+                        model.http_keys.push(("trusted_proxies", Value::texts(known)));
+                        model.http_keys.push(("client_from", "x-forwarded-for".into()));
                     }
                 }
-                known.sort();
-                known.dedup();
-                ledger.keep(option);
-                if !known.is_empty() {
-                    model.http_keys.push(("trusted_proxies", Value::texts(known)));
-                    model.http_keys.push(("client_from", "x-forwarded-for".into()));
-                }
-            }
+                Err(reason) => ledger.miss(option, reason, "list the networks in `trusted_proxies` of [http]"),
+            },
             ("trusted_proxies", _) => {
                 ledger.miss(option, "proxies are named by their networks", "list them in `trusted_proxies` of [http]");
             }

@@ -295,6 +295,21 @@ fn zone_or_catalog_that_is_defined_twice_is_reported() {
     }
 }
 
+#[test]
+fn trusted_proxies_that_are_no_networks_are_reported() {
+    let text = |proxies: &str| {
+        format!(
+            "{{\n\tservers {{\n\t\ttrusted_proxies static {proxies}\n\t}}\n}}\na.example {{\n\troot * /a\n\tfile_server\n}}\n"
+        )
+    };
+    let Imported { config, report, .. } = import_text(SourceKind::Caddy, &text("192.0.2.0/24 proxy.example"));
+    assert!(report.to_string().contains("`proxy.example` is not a network"), "{report}");
+    assert!(!config.contains("trusted_proxies"), "{config}");
+    let Imported { config, report, .. } = import_text(SourceKind::Caddy, &text("192.0.2.0/24 private_ranges"));
+    assert!(!report.to_string().contains("not a network"), "{report}");
+    assert!(config.contains("\"172.16.0.0/12\", \"192.0.2.0/24\"") && config.contains("client_from"), "{config}");
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

@@ -116,7 +116,11 @@ fn condition(words: &[&str], statement: &Statement, matcher: &mut Matcher) -> Re
     Ok(())
 }
 
-fn networks(ranges: &[&str]) -> Result<Vec<String>, String> {
+/// The networks in a list of addresses, networks and `private_ranges`.
+///
+/// # Errors
+/// A text that is neither.
+pub(super) fn networks(ranges: &[&str]) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for range in ranges.iter().filter(|range| **range != "forwarded") {
         match *range {
