@@ -310,6 +310,36 @@ fn trusted_proxies_that_are_no_networks_are_reported() {
     assert!(config.contains("\"172.16.0.0/12\", \"192.0.2.0/24\"") && config.contains("client_from"), "{config}");
 }
 
+/// A route passes all methods and contents on, unless it has keys against that.
+#[test]
+fn restrictions_of_requests_for_applications_are_reported() {
+    for (kind, text, key) in [
+        (
+            SourceKind::Nginx,
+            "location / { proxy_pass http://127.0.0.1:3000; limit_except GET { deny all; } }",
+            "`methods`",
+        ),
+        (
+            SourceKind::Nginx,
+            "if ($request_method !~ ^(GET|POST)$) { return 405; } location / { proxy_pass http://127.0.0.1:3000; }",
+            "`methods`",
+        ),
+        (
+            SourceKind::Caddy,
+            "reverse_proxy 127.0.0.1:3000\n\trequest_body {\n\t\tmax_size 10MB\n\t}",
+            "`request_body_max`",
+        ),
+    ] {
+        let text = match kind {
+            SourceKind::Nginx => format!("server {{ listen 80; server_name a.example; {text} }}\n"),
+            _ => format!("http://a.example {{\n\t{text}\n}}\n"),
+        };
+        let Imported { config, report, .. } = import_text(kind, &text);
+        assert!(config.contains("route.\"/\"") && !config.contains(&key[1..key.len() - 1]), "{config}");
+        assert!(report.to_string().contains(&format!("set {key} in the route of an application")), "{report}");
+    }
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

@@ -26,7 +26,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     "site" "import" | "@*" => Default("snippets, files and matchers are read");
     "site" "log_skip" | "skip_log" | "log_append" | "log_name" => NotYet("one log has the requests of all domains and paths",
         "use a format with $host, and select lines with jq or grep");
-    "site" "request_body" => Unneeded("the content of a request for a file is discarded");
+    "site" "request_body" => NotYet("only routes limit the content of a request",
+        "set `request_body_max` in the route of an application; files discard the content");
     "site" "push" => Unneeded("browsers have removed server push");
     "site" "reverse_proxy" | "php_fastcgi" => Key(&["domain.route"], "to an address or `localhost`, without TLS");
     "site" "forward_auth" => NotYet("another program does not decide about requests", "use `auth` or `access`");

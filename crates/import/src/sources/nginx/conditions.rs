@@ -15,7 +15,7 @@ pub(super) enum Condition {
     Missing,
     /// The request has this method.
     MethodIs(String),
-    /// The method is not one of those for files.
+    /// The method is not one of a list.
     Method,
     /// None of these.
     Unknown,

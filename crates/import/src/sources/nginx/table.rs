@@ -7,7 +7,11 @@ const PROXY: &str = "responses of applications are neither cached nor changed, a
 const KEEP_PROXY: &str = "let the application do it, or keep nginx in front of it";
 const KERNEL: &str = "the server selects the system calls itself";
 const TLS: &str = "TLS 1.2 and 1.3 with current cipher suites, sessions and tickets";
-const NO_CONDITION: &str = "rules have no conditions on fields, cookies or methods";
+const NO_VARIABLES: &str = "rules have no variables, and only routes have conditions on fields and cookies";
+/// That of requests by their method.
+pub(super) const NO_METHODS: &str = "only routes have conditions on methods";
+pub(super) const SET_METHODS: &str =
+    "set `methods` in the route of an application; files answer only GET, HEAD and OPTIONS";
 const NO_PART: &str = "answers are made of whole files";
 const ONE_APPLICATION: &str = "run the module in an application on another host name";
 
@@ -89,11 +93,11 @@ pub(crate) const TABLE: &[Row] = rows! {
         NotYet("applications speak HTTP/1.1 or FastCGI", "let the application listen with one of them");
     "" "alias" => NotYet("a domain has one document root",
         "put a symbolic link into the site, and name its target in `link_targets`");
-    "" "map" | "geo" | "set" | "valid_referers" | "geoip*" => NotYet(NO_CONDITION, "write a rule for each path or host");
+    "" "map" | "geo" | "set" | "valid_referers" | "geoip*" => NotYet(NO_VARIABLES, "write a rule for each path or host");
     "" "stream" | "mail" => NotYet("only HTTP, HTTPS and DNS are served", "keep nginx, HAProxy or a mail server for it");
     "" "satisfy" => NotYet("a path with `auth` and `access` needs both", "choose one of the two");
     "" "limit_rate" | "limit_rate_after" => NotYet("the rate of a response is not limited", "shape traffic with tc");
-    "" "limit_except" => NotYet(NO_CONDITION, "nothing is needed: only GET, HEAD and OPTIONS are answered");
+    "" "limit_except" => NotYet(NO_METHODS, SET_METHODS);
     "" "ssl_client_certificate" | "ssl_verify_*" | "ssl_crl" | "ssl_ocsp*" =>
         NotYet("clients are not asked for certificates", "use `auth` or `access`");
     "" "ssl_reject_handshake" => Key(&["https.refuse_unknown_names"], "");

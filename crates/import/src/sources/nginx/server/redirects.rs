@@ -7,6 +7,7 @@ use crate::model::RedirectRule;
 use crate::place::{Order, Place, whole_path};
 use crate::regex::{self, PathPattern};
 use crate::sources::nginx::conditions::{Condition, condition};
+use crate::sources::nginx::table::{NO_METHODS, SET_METHODS};
 use crate::sources::nginx::values::{destination, variables};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
@@ -137,7 +138,10 @@ impl<'s> Reader<'s, '_> {
                 self.ledger.keep_all(statement);
                 self.collected.answer(statement, place, Some(url), 200, None);
             }
-            Condition::Method => self.ledger.keep_all(statement),
+            Condition::Method => {
+                self.ledger.keep_all(statement);
+                self.ledger.differ(statement, NO_METHODS, SET_METHODS);
+            }
             Condition::MethodIs(method) if answer.is_some_and(|it| it.name() == "return") && !is_redirect => {
                 self.answer_method(statement, place, &method, (status, url));
             }
