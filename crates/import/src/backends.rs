@@ -99,11 +99,16 @@ pub(crate) fn add_route(domain: &mut Domain, pattern: &str, keys: Vec<(&'static 
 
 /// Adds a route with a fixed response. Whether it was added.
 pub(crate) fn add_response(domain: &mut Domain, pattern: &str, status: u16, text: &str) -> bool {
+    add_route(domain, pattern, vec![("respond", response(status, text))])
+}
+
+/// The value of `respond`. A response with status 204 or 205 has no content.
+pub(crate) fn response(status: u16, text: &str) -> Value {
     let mut response = vec![("status".to_owned(), Value::Number(status.into()))];
     if !text.is_empty() && !matches!(status, 204 | 205) {
         response.push(("text".to_owned(), text.into()));
     }
-    add_route(domain, pattern, vec![("respond", Value::Table(response))])
+    Value::Table(response)
 }
 
 /// Whether a route can answer with this status and text.

@@ -340,6 +340,18 @@ fn restrictions_of_requests_for_applications_are_reported() {
     }
 }
 
+#[test]
+fn response_without_content_has_no_text() {
+    for status in [204, 205] {
+        let text = format!(
+            "server {{ listen 80; server_name a.example; root /a; \
+            if ($request_method = OPTIONS) {{ return {status} gone; }} }}\n"
+        );
+        let config = import_text(SourceKind::Nginx, &text).config;
+        assert!(config.contains(&format!("respond = {{ status = {status} }}")), "{config}");
+    }
+}
+
 /// No text makes a parser or an interpreter panic, or run without an end.
 mod any_text {
     use super::*;

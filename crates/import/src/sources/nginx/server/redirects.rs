@@ -155,7 +155,7 @@ impl<'s> Reader<'s, '_> {
     /// A fixed response to a method, such as OPTIONS.
     fn answer_method(&mut self, statement: &'s Statement, place: &Place, method: &str, (status, text): (u16, &str)) {
         if !backends::is_response(status, text) || !variables(text).is_empty() {
-            return self.ledger.miss(statement, "a route cannot answer so", "write a route with `respond`");
+            return self.ledger.miss(statement, "a route cannot give this answer", "write a route with `respond`");
         }
         self.ledger.keep_all(statement);
         if statement.nested().any(|it| it.name() == "add_header") {
@@ -163,11 +163,7 @@ impl<'s> Reader<'s, '_> {
             self.ledger.differ(statement, reason, "set `cors`, which answers OPTIONS");
         }
         for pattern in &place.patterns {
-            let mut response = vec![("status".to_owned(), Value::Number(status.into()))];
-            if !text.is_empty() && status != 204 {
-                response.push(("text".to_owned(), text.into()));
-            }
-            let keys = vec![("methods", Value::texts([method])), ("respond", Value::Table(response))];
+            let keys = vec![("methods", Value::texts([method])), ("respond", backends::response(status, text))];
             backends::add_route(&mut self.server.domain, &pattern.text, keys);
         }
     }
