@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// For the answer of the server.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Sites, zones and certificates with problems, of each kind.
+/// Sites, zones, certificates and TSIG keys with problems, of each kind.
 const PROBLEMS_MAX: usize = 20;
 
 pub(crate) fn look(options: &Options) -> Facts {
@@ -90,12 +90,13 @@ struct ProcessStatus {
     sites: Vec<Listed>,
     zones: Vec<Listed>,
     certificates: Vec<Listed>,
+    tsig_keys: Vec<Listed>,
 }
 
-/// A site, zone or certificate.
+/// A site, zone, certificate or TSIG key.
 #[derive(Deserialize)]
 struct Listed {
-    /// Of a zone.
+    /// Of a zone or a TSIG key.
     name: Option<String>,
     /// Of a site, or of a certificate, the first one of which is its domain.
     #[serde(default, alias = "names")]
@@ -105,21 +106,31 @@ struct Listed {
 }
 
 impl ProcessStatus {
-    /// The problems, with the sites, zones and certificates of which the server knows the reason.
+    /// The problems, with the sites, zones, certificates and TSIG keys of which the server knows the reason.
     fn all_problems(&self) -> Vec<String> {
-        let of = |noun: &str, listed: &[Listed]| -> Vec<String> {
+        let (mut named, mut counted) = (Vec::new(), Vec::new());
+        for (noun, listed) in [
+            ("site", &self.sites),
+            ("zone", &self.zones),
+            ("certificate", &self.certificates),
+            ("TSIG key", &self.tsig_keys),
+        ] {
             let with_reason = listed.iter().filter_map(|one| Some((one, one.reason.as_deref()?)));
-            let text = |(one, reason): (&Listed, &str)| {
+            for (one, reason) in with_reason.take(PROBLEMS_MAX) {
                 let name = one.name.as_deref().or(one.hosts.first().map(String::as_str)).unwrap_or("every host");
-                format!("the {noun} of {name} is {}: {reason}", one.state)
-            };
-            with_reason.take(PROBLEMS_MAX).map(text).collect()
-        };
-        let listed = [of("site", &self.sites), of("zone", &self.zones), of("certificate", &self.certificates)].concat();
+                let subject = if one.name.is_some() { format!("{noun} {name}") } else { format!("{noun} of {name}") };
+                named.push(format!("the {subject} is {}: {reason}", one.state));
+                counted.push((noun, one.state.as_str()));
+            }
+        }
         // `1 zone unsigned` says less than its name and reason.
-        let is_count = |problem: &&String| problem.starts_with(|first: char| first.is_ascii_digit());
-        let others = self.problems.iter().filter(|problem| listed.is_empty() || !is_count(problem));
-        others.cloned().chain(listed.clone()).collect()
+        let is_named = |problem: &str| {
+            let Some((count, rest)) = problem.split_once(' ') else { return false };
+            let is_of =
+                |(noun, state): &&(&str, &str)| rest == format!("{noun} {state}") || rest == format!("{noun}s {state}");
+            count.parse().is_ok_and(|count: usize| count == counted.iter().filter(is_of).count())
+        };
+        self.problems.iter().filter(|problem| !is_named(problem)).cloned().chain(named).collect()
     }
 }
 
@@ -161,4 +172,35 @@ fn open_files(config: &Config, running: Option<&Running>) -> OpenFileFacts {
     let of_server = running.and_then(|running| open_files_limit_of(running.process_pid));
     let limit = of_server.unwrap_or_else(|| rlimit::raise_nofile_limit().unwrap_or(u64::MAX));
     OpenFileFacts { limit, is_of_server: of_server.is_some(), problem: descriptor_problem(config, limit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shown_unless_all_that_they_count_are_named() {
+        let text = r#"{
+            "pid": 2,
+            "problems": ["the agent does not run", "2 zones unavailable", "1 zone unsigned", "1 TSIG key kept"],
+            "sites": [{ "hosts": ["a.example"], "state": "served", "reason": null }],
+            "zones": [
+                { "name": "a.example", "state": "unavailable", "reason": "no file; create it" },
+                { "name": "b.example", "state": "unavailable", "reason": null },
+                { "name": "c.example", "state": "unsigned", "reason": "no key" }
+            ],
+            "certificates": [{ "names": ["d.example"], "state": "due", "reason": "refused" }],
+            "tsig_keys": [{ "name": "transfer", "state": "kept", "reason": "it is empty", "problem": "it is empty" }]
+        }"#;
+        let status: ProcessStatus = serde_json::from_str(text).expect("a status");
+        let expected = [
+            "the agent does not run",
+            "2 zones unavailable",
+            "the zone a.example is unavailable: no file; create it",
+            "the zone c.example is unsigned: no key",
+            "the certificate of d.example is due: refused",
+            "the TSIG key transfer is kept: it is empty",
+        ];
+        assert_eq!(status.all_problems(), expected);
+    }
 }

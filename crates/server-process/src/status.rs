@@ -228,7 +228,7 @@ impl<'d> ProcessStatus<'d> {
                 .collect(),
             tsig_keys: tsig_keys
                 .iter()
-                .map(|key| Listed::new(key, service_state.tsig_key(key), None, tsig_key_text(key)))
+                .map(|key| Listed::new(key, service_state.tsig_key(key), key.problem(), tsig_key_text(key)))
                 .collect(),
         }
     }

@@ -23,6 +23,14 @@ pub(crate) enum SecretInService {
 }
 
 impl TsigKeyState {
+    /// Why the secret in its file is not in service.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        match &self.secret {
+            SecretInService::Current => None,
+            SecretInService::LastGood { problem } | SecretInService::None { problem } => Some(problem),
+        }
+    }
+
     /// The line of `status` without the key's name.
     pub(crate) fn text(&self) -> String {
         match &self.secret {

@@ -179,7 +179,7 @@ const FAULTS: &[Fault] = &[
     (
         |world| world.more = "[domain.\"other.test\"]\nzone = \"zones/none.zone\"\n".to_owned(),
         "server",
-        &["the zone of other.test is unavailable: "],
+        &["the zone other.test is unavailable: "],
     ),
     (
         |world| world.secondary_zone = Some(("example.test", ZONE.replace(" 7 ", " 5 "))),
