@@ -12,10 +12,7 @@ use sanderling_os::process::effective_uid;
 use sanderling_os::{interfaces, rlimit};
 use sanderling_server_process::descriptor_problem;
 use serde::Deserialize;
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -134,24 +131,11 @@ impl ProcessStatus {
     }
 }
 
-fn server(socket: &Result<std::path::PathBuf, String>) -> ServerFacts {
+fn server(socket: &Result<PathBuf, String>) -> ServerFacts {
     let socket = match socket {
         Ok(socket) => socket,
         Err(problem) => return ServerFacts::Unknown(problem.clone()),
     };
-    match fs::metadata(socket) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return ServerFacts::Unknown(format!(
-                "this user cannot reach {}; run this command as root",
-                socket.display()
-            ));
-        }
-        Ok(metadata) if effective_uid() != 0 && metadata.uid() != effective_uid() => {
-            let socket = socket.display();
-            return ServerFacts::Unknown(format!("{socket} belongs to another user; run this command as root"));
-        }
-        _ => {}
-    }
     match client::output_of(Request::Status(StatusFormat::Json), socket, STATUS_TIMEOUT) {
         Ok(text) => match serde_json::from_str::<Status>(&text) {
             Ok(Status { supervisor, process }) => {
@@ -163,7 +147,7 @@ fn server(socket: &Result<std::path::PathBuf, String>) -> ServerFacts {
             }
             Err(error) => ServerFacts::Unknown(format!("its status cannot be read: {error}")),
         },
-        Err(AskError::Unreachable(_)) => ServerFacts::Absent(socket.display().to_string()),
+        Err(AskError::Absent(_)) => ServerFacts::Absent(socket.display().to_string()),
         Err(error) => ServerFacts::Unknown(error.to_string()),
     }
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// arrive within `timeout`.
 pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    let answer = connect(socket).and_then(|server| exchange(command, server, socket, timeout, &mut out, &mut err));
-    match answer {
+    let server = connect(socket).map_err(|error| error.to_string());
+    match server.and_then(|server| exchange(command, server, socket, timeout, &mut out, &mut err)) {
         Ok(true) => Exit::Success,
         Ok(false) => Exit::Failure,
         Err(problem) => {
@@ -32,7 +32,7 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
 /// Returns an error if the answer is incomplete, or the command has failed.
 pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let server = connect(socket).map_err(AskError::Unreachable)?;
+    let server = connect(socket)?;
     match exchange(command, server, socket, timeout, &mut out, &mut err).map_err(AskError::NoAnswer)? {
         true => Ok(String::from_utf8_lossy(&out).into_owned()),
         false => Err(AskError::Failed(String::from_utf8_lossy(&err).trim().replace("sanderling: ", ""))),
@@ -45,7 +45,7 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
 /// There is no complete answer.
 pub fn output_of(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
     let mut out = Vec::new();
-    let server = connect(socket).map_err(AskError::Unreachable)?;
+    let server = connect(socket)?;
     exchange(command, server, socket, timeout, &mut out, &mut io::sink()).map_err(AskError::NoAnswer)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
@@ -53,7 +53,9 @@ pub fn output_of(command: Command, socket: &Path, timeout: Duration) -> Result<S
 /// Why a command was not carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskError {
-    /// No server has received it.
+    /// No server has the control socket.
+    Absent(String),
+    /// No server has received it, although one may run.
     Unreachable(String),
     /// The server may have carried it out.
     NoAnswer(String),
@@ -63,23 +65,27 @@ pub enum AskError {
 
 impl fmt::Display for AskError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (AskError::Unreachable(text) | AskError::NoAnswer(text) | AskError::Failed(text)) = self;
-        out.write_str(text)
+        match self {
+            AskError::Absent(text)
+            | AskError::Unreachable(text)
+            | AskError::NoAnswer(text)
+            | AskError::Failed(text) => out.write_str(text),
+        }
     }
 }
 
-fn connect(socket: &Path) -> Result<Connection, String> {
+fn connect(socket: &Path) -> Result<Connection, AskError> {
     let path = socket.display();
     Connection::connect(socket).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => AskError::Absent(format!(
             "no server answers at {path}: start it, or specify its socket with --control PATH (`demo` and `serve FOLDER` \
              have no control socket unless `serve` is given --control)"
-        ),
-        ErrorKind::PermissionDenied => format!(
+        )),
+        ErrorKind::PermissionDenied => AskError::Unreachable(format!(
             "cannot connect to {path}: permission denied; run this command as root or as the user that started the server"
-        ),
-        ErrorKind::WouldBlock => format!("too many clients are waiting at {path}; try again"),
-        _ => format!("cannot connect to the server: {}", error_text(&error)),
+        )),
+        ErrorKind::WouldBlock => AskError::Unreachable(format!("too many clients are waiting at {path}; try again")),
+        _ => AskError::Unreachable(format!("cannot connect to the server: {}", error_text(&error))),
     })
 }
 
@@ -174,7 +180,7 @@ mod tests {
                 serve(listener.accept().expect("accepted").expect("a client"));
             });
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let server = connect(&path);
+            let server = connect(&path).map_err(|error| error.to_string());
             let result = server.and_then(|server| exchange(STATUS, server, &path, timeout, &mut out, &mut err));
             let text = |bytes| String::from_utf8(bytes).expect("text");
             (result.map_err(|error| error.replace(&path.display().to_string(), "PATH")), text(out), text(err))
@@ -247,7 +253,8 @@ mod tests {
         let path = folder.path().join("control.sock");
         let check = |expected: &str| {
             let error = connect(&path).expect_err("no server");
-            assert!(error.starts_with(&expected.replace("PATH", path.to_str().expect("text"))), "{error}");
+            assert_eq!(matches!(error, AskError::Absent(_)), expected.starts_with("no server answers"), "{error:?}");
+            assert!(error.to_string().starts_with(&expected.replace("PATH", path.to_str().expect("text"))), "{error}");
         };
         check("no server answers at PATH: start it, or specify its socket with --control");
         // The socket of a server that was killed.

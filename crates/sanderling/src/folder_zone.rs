@@ -175,7 +175,7 @@ impl FolderZone {
         folder.rename(&new.path, &file)?;
         match self.tell_server() {
             Ok(answer) => print(&answer),
-            Err(AskError::Unreachable(reason)) => {
+            Err(AskError::Absent(reason) | AskError::Unreachable(reason)) => {
                 log(&format!("{reason}\nThe server will serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason)) => {
@@ -198,7 +198,7 @@ impl FolderZone {
         print(&format!("zone {}: its file is kept as {}\n", self.zone, kept.display()));
         match self.tell_server() {
             Ok(answer) => print(&answer),
-            Err(AskError::Unreachable(reason)) => {
+            Err(AskError::Absent(reason) | AskError::Unreachable(reason)) => {
                 log(&format!("{reason}\nThe server will not serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason) | AskError::Failed(reason)) => return Err(reason),

@@ -60,7 +60,7 @@ impl Publication {
         let name = links.shown(&release);
         match self.tell_server(site) {
             Ok(answer) => print(&answer),
-            Err(AskError::Unreachable(reason)) => {
+            Err(AskError::Absent(reason) | AskError::Unreachable(reason)) => {
                 log(&format!("{reason}\nA running server notices the new release within a second or two."));
             }
             Err(AskError::NoAnswer(reason)) => return Err(format!("the link points to {name}, but {reason}")),
