@@ -39,6 +39,17 @@ impl Service {
         self.names().0
     }
 
+    /// The key of its addresses, for messages.
+    pub fn listen_key(self) -> &'static str {
+        match self {
+            Service::Http => "`listen` in [http]",
+            Service::Https => "`listen` in [https]",
+            Service::Dns => "`listen` in [dns]",
+            Service::Dot => "`tls` in [dns]",
+            Service::Metrics => "`listen` in [metrics]",
+        }
+    }
+
     /// The service with this name.
     pub fn from_name(name: &str) -> Option<Service> {
         Service::ALL.into_iter().find(|service| service.name() == name)

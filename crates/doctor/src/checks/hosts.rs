@@ -51,7 +51,7 @@ fn public_text(interfaces: &[IpAddr]) -> String {
 /// Whether the published addresses accept connections.
 pub(super) fn connections(facts: &Facts) -> Vec<Judgement> {
     let judge = |view: &ConnectionView| {
-        let section = view.service.name();
+        let key = view.service.listen_key();
         match &view.connection {
             Connection::Accepted | Connection::Encrypted(_) => Verdict::good("it accepts connections"),
             Connection::NoRoute => Verdict::unknown("no route leads there from this machine"),
@@ -60,13 +60,11 @@ pub(super) fn connections(facts: &Facts) -> Vec<Judgement> {
             }
             Connection::Failed(problem) if view.address.is_ipv6() => Verdict::wrong(
                 format!("no connection: {problem}"),
-                format!("add \"[::]:{}\" to `listen` in [{section}], or remove the AAAA record", view.address.port()),
+                format!("add \"[::]:{}\" to {key}, or remove the AAAA record", view.address.port()),
             ),
             Connection::Failed(problem) => Verdict::wrong(
                 format!("no connection: {problem}"),
-                format!(
-                    "add the address to `listen` in [{section}], or let the firewall pass it, or correct the A record"
-                ),
+                format!("add the address to {key}, or let the firewall pass it, or correct the A record"),
             ),
             Connection::NotEncrypted(problem) => Verdict::wrong(
                 format!("no TLS: {problem}"),

@@ -73,7 +73,7 @@ pub(super) fn ports(facts: &Facts) -> Vec<Judgement> {
             Holder::Own => Verdict::good("the server listens"),
             Holder::None if !is_local => Verdict::wrong(
                 "this machine does not have the address",
-                format!("correct `listen` in [{}]; `ip address` shows the addresses of this machine", service.name()),
+                format!("correct {}; `ip address` shows the addresses of this machine", service.listen_key()),
             ),
             Holder::None if facts.is_running() => Verdict::wrong(
                 "the running server does not listen there",
@@ -106,24 +106,22 @@ fn remedy_of_taken_port(
     is_at_loopback: bool,
     service: sanderling_config::Service,
 ) -> String {
-    let section = service.name();
+    let key = service.listen_key();
     match (name, wants_all_addresses && is_at_loopback) {
         // The kernel cuts names to 15 bytes.
         ("sanderling", _) => {
             "it is another server of this kind, or one without this control socket: stop it".to_owned()
         }
         (_, true) => format!(
-            "list the addresses of this machine in `listen` of [{section}] instead of all of them: that program stays \
-             at its own address"
+            "set {key} to the addresses of this machine instead of all of them: that program stays at its own address"
         ),
-        (name, false) if name.starts_with("systemd-resolve") => {
+        (name, false) if name.starts_with("systemd-resolve") => format!(
             "set `DNSStubListener=no` in /etc/systemd/resolved.conf and run `systemctl restart systemd-resolved`, or \
-             list the other addresses of this machine in `listen` of [dns]"
-                .to_owned()
-        }
+             set {key} to the other addresses of this machine"
+        ),
         (name, false) => format!(
-            "stop it (`kill {pid}`; if it is a service, `systemctl disable --now {name}`), or choose another address in \
-             [{section}]"
+            "stop it (`kill {pid}`; if it is a service, `systemctl disable --now {name}`), or set {key} to \
+             another address"
         ),
     }
 }

@@ -211,7 +211,7 @@ const FAULTS: &[Fault] = &[
         },
         "ports",
         "systemd-resolve (pid 812) has 127.0.0.53:53",
-        "list the addresses of this machine in `listen` of [dns]",
+        "set `listen` in [dns] to the addresses of this machine",
     ),
     (
         "port 80 taken",
@@ -236,6 +236,17 @@ const FAULTS: &[Fault] = &[
         "ports",
         "this machine does not have the address",
         "correct `listen` in [http]",
+    ),
+    (
+        "address of DNS over TLS of another machine",
+        |facts| {
+            facts.ports[0].service = Service::Dot;
+            facts.ports[0].holder = Holder::None;
+            facts.ports[0].is_local = false;
+        },
+        "ports",
+        "this machine does not have the address",
+        "correct `tls` in [dns]",
     ),
     (
         "configuration does not parse",
