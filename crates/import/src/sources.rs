@@ -129,9 +129,7 @@ pub fn import(kind: SourceKind, paths: &[PathBuf], files: &mut dyn SourceFiles) 
         statements = caddy::expand_snippets(statements);
     }
     let (mut model, mut ledger) = (Model::default(), Ledger::default());
-    for (at, message) in &sources.unreadable {
-        ledger.unreadable(*at, message, &statements);
-    }
+    ledger.unreadable(&sources.unreadable, &statements);
     kind.interpret(&statements, &mut model, &mut ledger);
     let config = writer::write(&model, kind.name(), &sources.paths);
     let has_content = !model.domains.is_empty() || !model.catalogs.is_empty();

@@ -74,6 +74,12 @@ impl Statement {
     }
 }
 
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: {}", self.at.line, self.at.column, self.message)
+    }
+}
+
 impl fmt::Display for Statement {
     /// The statement on one line, without the content of its blocks.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,6 +160,20 @@ impl<'t> Cursor<'t> {
     /// Reads to the end of the line, which is left.
     pub(crate) fn take_line(&mut self) -> &'t str {
         self.take_while(|next| next != '\n')
+    }
+
+    /// Reads up to the quotation mark that ends a quotation on this line, which began at `at`. A backslash makes the
+    /// next character a part of it.
+    pub(crate) fn take_quoted(&mut self, at: Position) -> Result<String, SyntaxError> {
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                None | Some('\n') => return Cursor::error(at, "the quotation is not closed"),
+                Some('"') => return Ok(text),
+                Some('\\') => text.extend(self.next()),
+                Some(next) => text.push(next),
+            }
+        }
     }
 
     /// The error `message` at `at`.

@@ -219,20 +219,7 @@ fn heredoc(cursor: &mut Cursor<'_>, marker: &str) -> Result<String, SyntaxError>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(text: &str) -> String {
-        fn all(statements: &[Statement]) -> String {
-            let one = |statement: &Statement| match &statement.blocks[..] {
-                [block] => format!("{} [{}]", statement.to_string().trim_end_matches(" { … }"), all(block)),
-                _ => statement.to_string(),
-            };
-            statements.iter().map(one).collect::<Vec<_>>().join(" | ")
-        }
-        match parse(text, 0, false) {
-            Ok(statements) => all(&statements),
-            Err(error) => format!("{}:{}: {}", error.at.line, error.at.column, error.message),
-        }
-    }
+    use crate::parsers::shown;
 
     #[test]
     fn sites_have_addresses_and_directives() {
@@ -253,7 +240,7 @@ mod tests {
             ("a {\n\tb \"c\n}", "2:4: the quotation is not closed"),
             ("a {\n\tb <<END\n}", "2:4: the text does not end with a line END"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(shown(parse(text, 0, false)), expected, "{text}");
         }
     }
 }

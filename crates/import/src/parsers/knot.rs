@@ -80,16 +80,7 @@ fn attribute(cursor: &mut Cursor<'_>) -> Result<Statement, SyntaxError> {
             }
             Some('"') => {
                 cursor.next();
-                let mut text = String::new();
-                loop {
-                    match cursor.next() {
-                        None | Some('\n') => return Cursor::error(at, "the quotation is not closed"),
-                        Some('"') => break,
-                        Some('\\') => text.extend(cursor.next()),
-                        Some(next) => text.push(next),
-                    }
-                }
-                statement.arguments.push(Word { text, at });
+                statement.arguments.push(Word { text: cursor.take_quoted(at)?, at });
             }
             Some(_) => {
                 let is_part =
@@ -104,42 +95,26 @@ fn attribute(cursor: &mut Cursor<'_>) -> Result<Statement, SyntaxError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(text: &str) -> String {
-        match parse(text, 0, false) {
-            Ok(sections) => {
-                let item = |item: &Statement| {
-                    let block: Vec<_> = item.nested().map(ToString::to_string).collect();
-                    format!("{}({})", item.to_string().trim_end_matches(" { … }"), block.join(", "))
-                };
-                let one = |section: &Statement| {
-                    let items: Vec<_> = section.block().iter().map(item).collect();
-                    format!("{}[{}]", section.name(), items.join(" "))
-                };
-                sections.iter().map(one).collect::<Vec<_>>().join(" ")
-            }
-            Err(error) => format!("{}:{}: {}", error.at.line, error.at.column, error.message),
-        }
-    }
+    use crate::parsers::shown;
 
     #[test]
     fn sections_have_attributes_or_items() {
         for (text, expected) in [
-            ("server:\n    listen: [ 0.0.0.0@53, ::@53 ] # c\n", "server[listen 0.0.0.0@53 ::@53()]"),
+            ("server:\n    listen: [ 0.0.0.0@53, ::@53 ] # c\n", "server [listen 0.0.0.0@53 ::@53]"),
             (
                 "zone:\n  - domain: a.example\n    file: \"a b\"\n  - domain: b.example\n",
-                "zone[domain a.example(file a b) domain b.example()]",
+                "zone [domain a.example [file a b] | domain b.example []]",
             ),
-            ("zone:\n- domain: a\n  acl: [x,\n y]\n", "zone[domain a(acl x y)]"),
-            ("\n# c\n\nlog:\n  - target: syslog\n    any: info", "log[target syslog(any info)]"),
-            ("include: \"a.conf\"\n", "include[]"),
-            ("server:\n  a:\u{b}\u{3000}b\n", "server[a b()]"),
+            ("zone:\n- domain: a\n  acl: [x,\n y]\n", "zone [domain a [acl x y]]"),
+            ("\n# c\n\nlog:\n  - target: syslog\n    any: info", "log [target syslog [any info]]"),
+            ("include: \"a.conf\"\n", "include a.conf"),
+            ("server:\n  a:\u{b}\u{3000}b\n", "server [a b]"),
             ("server:\n  listen [", "2:3: `listen` is not followed by a colon"),
             ("server:\n  listen: [ a", "2:3: the list is not closed"),
             ("server:\n  nsid: \"a", "2:9: the quotation is not closed"),
             ("  a: b", "1:3: `a` is in no section"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(shown(parse(text, 0, false)), expected, "{text}");
         }
     }
 }

@@ -1,15 +1,11 @@
 //! Parses named.conf: statements that end with a semicolon, with any number of blocks between their words.
 
+use super::parse_blocks;
 use crate::syntax::{BLOCK_DEPTH_MAX, Cursor, Statement, SyntaxError, Word};
 
 /// Parses the text of the file with this index.
 pub(crate) fn parse(text: &str, file: usize, _is_nested: bool) -> Result<Vec<Statement>, SyntaxError> {
-    let mut cursor = Cursor::new(text, file);
-    let statements = block(&mut cursor, 0)?;
-    match cursor.peek() {
-        Some(_) => Cursor::error(cursor.at(), "a closing brace without an opening one"),
-        None => Ok(statements),
-    }
+    parse_blocks(text, file, block)
 }
 
 /// Statements up to the closing brace, which is left, or the end of the file.
@@ -79,15 +75,7 @@ fn word(cursor: &mut Cursor<'_>) -> Result<Word, SyntaxError> {
         return Ok(Word { text: "!".to_owned(), at });
     }
     if cursor.take("\"") {
-        let mut text = String::new();
-        loop {
-            match cursor.next() {
-                None | Some('\n') => return Cursor::error(at, "the quotation is not closed"),
-                Some('"') => return Ok(Word { text, at }),
-                Some('\\') => text.extend(cursor.next()),
-                Some(next) => text.push(next),
-            }
-        }
+        return Ok(Word { text: cursor.take_quoted(at)?, at });
     }
     // A slash begins a comment only with another one or an asterisk: 192.0.2.0/24 is a word.
     let mut text = String::new();
@@ -105,29 +93,23 @@ fn word(cursor: &mut Cursor<'_>) -> Result<Word, SyntaxError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(text: &str) -> String {
-        match parse(text, 0, false) {
-            Ok(statements) => statements.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | "),
-            Err(error) => format!("{}:{}: {}", error.at.line, error.at.column, error.message),
-        }
-    }
+    use crate::parsers::shown;
 
     #[test]
     fn statements_have_words_and_blocks() {
         for (text, expected) in [
-            ("options { directory \"/var\"; };", "options { … }"),
+            ("options { directory \"/var\"; };", "options [directory /var]"),
             ("a 192.0.2.0/24; // b;\n/* c; */ d; # e;", "a 192.0.2.0/24 | d"),
-            ("zone \"example.com\" IN { type primary; };", "zone example.com IN { … }"),
-            ("! 192.0.2.1; !{ a; };", "! 192.0.2.1 | ! { … }"),
-            ("{ a; };", " { … }"),
+            ("zone \"example.com\" IN { type primary; };", "zone example.com IN [type primary]"),
+            ("! 192.0.2.1; !{ a; };", "! 192.0.2.1 | ! [a]"),
+            ("{ a; };", " [a]"),
             ("a", "1:1: `a` does not end with a semicolon"),
             ("a { b; ", "1:3: the brace is not closed"),
             ("/* a", "1:1: the comment is not closed"),
             ("a \"b;", "1:3: the quotation is not closed"),
             ("}", "1:1: a closing brace without an opening one"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(shown(parse(text, 0, false)), expected, "{text}");
         }
     }
 

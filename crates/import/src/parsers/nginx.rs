@@ -1,5 +1,6 @@
 //! Parses nginx.conf: `name word word;` and `name word { … }`.
 
+use super::parse_blocks;
 use crate::syntax::{BLOCK_DEPTH_MAX, Cursor, Statement, SyntaxError, Word};
 
 /// Directives whose block is a program in another language.
@@ -7,12 +8,7 @@ const SCRIPTS: [&str; 2] = ["_by_lua_block", "_by_njs_block"];
 
 /// Parses the text of the file with this index.
 pub(crate) fn parse(text: &str, file: usize, _is_nested: bool) -> Result<Vec<Statement>, SyntaxError> {
-    let mut cursor = Cursor::new(text, file);
-    let statements = block(&mut cursor, 0)?;
-    match cursor.peek() {
-        Some(_) => Cursor::error(cursor.at(), "a closing brace without an opening one"),
-        None => Ok(statements),
-    }
+    parse_blocks(text, file, block)
 }
 
 /// Statements up to the closing brace, which is left, or the end of the file.
@@ -143,32 +139,26 @@ fn escaped(cursor: &mut Cursor<'_>, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(text: &str) -> String {
-        match parse(text, 0, false) {
-            Ok(statements) => statements.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | "),
-            Err(error) => format!("{}:{}: {}", error.at.line, error.at.column, error.message),
-        }
-    }
+    use crate::parsers::shown;
 
     #[test]
     fn statements_have_words_and_blocks() {
         for (text, expected) in [
             ("user www; # a comment\nworker_processes  2;", "user www | worker_processes 2"),
             ("add_header X \"a; \\\"b\\\" {c}\" always;", "add_header X a; \"b\" {c} always"),
-            ("location ~ \\.php$ { deny all; }", "location ~ \\.php$ { … }"),
+            ("location ~ \\.php$ { deny all; }", "location ~ \\.php$ [deny all]"),
             ("root ${base}/www;", "root ${base}/www"),
-            ("content_by_lua_block { if a then b = {1} end } a;", "content_by_lua_block { … } | a"),
+            ("content_by_lua_block { if a then b = {1} end } a;", "content_by_lua_block [] | a"),
             ("a", "1:1: `a` does not end with a semicolon"),
             ("a {\n b;", "1:3: the brace is not closed"),
             ("a; }", "1:4: a closing brace without an opening one"),
             (" { }", "1:2: a block without a name"),
             ("a 'b", "1:3: the quotation is not closed"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(shown(parse(text, 0, false)), expected, "{text}");
         }
-        let nested = "a {".repeat(BLOCK_DEPTH_MAX + 1);
-        assert!(shown(&nested).contains("nested more than 64 levels"), "{}", shown(&nested));
+        let nested = shown(parse(&"a {".repeat(BLOCK_DEPTH_MAX + 1), 0, false));
+        assert!(nested.contains("nested more than 64 levels"), "{nested}");
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use crate::syntax::{Cursor, Statement, SyntaxError, Word};
 
-const SECTIONS: [&str; 9] =
-    ["server", "remote-control", "verify", "key", "pattern", "zone", "tls-auth", "dnstap", "cookie-secret-file"];
+const SECTIONS: [&str; 8] = ["server", "remote-control", "verify", "key", "pattern", "zone", "tls-auth", "dnstap"];
 
 /// Parses the text of the file with this index.
 pub(crate) fn parse(text: &str, file: usize, _is_nested: bool) -> Result<Vec<Statement>, SyntaxError> {
@@ -30,16 +29,16 @@ pub(crate) fn parse(text: &str, file: usize, _is_nested: bool) -> Result<Vec<Sta
                 let text = cursor.take_while(|next| !next.is_whitespace() && next != '#').to_owned();
                 match name_of(&text) {
                     Some(name) => {
-                        finish(&mut attribute, &mut sections)?;
+                        finish(&mut attribute, &mut sections);
                         attribute = Some(Statement::new(Word { text: name.to_owned(), at }));
-                        is_section(&mut attribute, &mut sections);
+                        begin_section(&mut attribute, &mut sections);
                     }
                     None => add_value(&mut attribute, Word { text, at })?,
                 }
             }
         }
     }
-    finish(&mut attribute, &mut sections)?;
+    finish(&mut attribute, &mut sections);
     Ok(sections)
 }
 
@@ -52,22 +51,21 @@ fn name_of(text: &str) -> Option<&str> {
 }
 
 /// Begins a section if the attribute is its name.
-fn is_section(attribute: &mut Option<Statement>, sections: &mut Vec<Statement>) {
-    let Some(mut section) = attribute.take_if(|found| SECTIONS[..8].contains(&found.name())) else { return };
+fn begin_section(attribute: &mut Option<Statement>, sections: &mut Vec<Statement>) {
+    let Some(mut section) = attribute.take_if(|found| SECTIONS.contains(&found.name())) else { return };
     section.blocks.push(Vec::new());
     sections.push(section);
 }
 
 /// Ends an attribute.
-fn finish(attribute: &mut Option<Statement>, sections: &mut Vec<Statement>) -> Result<(), SyntaxError> {
-    let Some(attribute) = attribute.take() else { return Ok(()) };
+fn finish(attribute: &mut Option<Statement>, sections: &mut Vec<Statement>) {
+    let Some(attribute) = attribute.take() else { return };
     // An included file can begin with attributes of the section that includes it.
     let is_include = attribute.name() == "include";
     match sections.last_mut().and_then(|section| section.blocks.first_mut()) {
         Some(block) if !is_include => block.push(attribute),
         _ => sections.push(attribute),
     }
-    Ok(())
 }
 
 fn add_value(attribute: &mut Option<Statement>, word: Word) -> Result<(), SyntaxError> {
@@ -81,31 +79,19 @@ fn add_value(attribute: &mut Option<Statement>, word: Word) -> Result<(), Syntax
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shown(text: &str) -> String {
-        match parse(text, 0, false) {
-            Ok(sections) => {
-                let one = |section: &Statement| {
-                    let block: Vec<_> = section.block().iter().map(ToString::to_string).collect();
-                    format!("{}[{}]", section.name(), block.join(", "))
-                };
-                sections.iter().map(one).collect::<Vec<_>>().join(" ")
-            }
-            Err(error) => format!("{}:{}: {}", error.at.line, error.at.column, error.message),
-        }
-    }
+    use crate::parsers::shown;
 
     #[test]
     fn sections_have_attributes() {
         for (text, expected) in [
-            ("server:\n\tport: 53 # c\nzone:\n  name: \"a.example\"\n", "server[port 53] zone[name a.example]"),
-            ("key: name: k  secret: \"YQ==\"", "key[name k, secret YQ==]"),
-            ("zone:\n notify: 2001:db8::1@53 NOKEY", "zone[notify 2001:db8::1@53 NOKEY]"),
-            ("zone:\n notify: 2001:db8:: k", "zone[notify 2001:db8:: k]"),
+            ("server:\n\tport: 53 # c\nzone:\n  name: \"a.example\"\n", "server [port 53] | zone [name a.example]"),
+            ("key: name: k  secret: \"YQ==\"", "key [name k | secret YQ==]"),
+            ("zone:\n notify: 2001:db8::1@53 NOKEY", "zone [notify 2001:db8::1@53 NOKEY]"),
+            ("zone:\n notify: 2001:db8:: k", "zone [notify 2001:db8:: k]"),
             ("a", "1:1: `a` follows no attribute"),
             ("server:\n identity: \"a", "2:12: the quotation is not closed"),
         ] {
-            assert_eq!(shown(text), expected, "{text}");
+            assert_eq!(shown(parse(text, 0, false)), expected, "{text}");
         }
     }
 }
