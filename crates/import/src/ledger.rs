@@ -1,7 +1,7 @@
 //! Keeps the books: each statement of the other server is expressed, or has a note that says why not.
 
 use crate::syntax::{Position, Statement};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -72,8 +72,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// A note before the names of the files are known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A note before the names of the files are known. Entries are in the order of the report.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Position,
     kind: NoteKind,
@@ -85,9 +85,8 @@ struct Entry {
 /// The notes so far.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    entries: Vec<Entry>,
-    /// The same, to find one.
-    noted: HashSet<Entry>,
+    /// A statement that is included or inherited several times is noted once.
+    entries: BTreeSet<Entry>,
     /// Statements that were dealt with.
     seen: HashSet<Position>,
     /// Lines with statements that are not expressed, or differently.
@@ -120,13 +119,19 @@ impl Ledger {
         statement.nested().for_each(|nested| self.mark_missing(nested));
     }
 
-    /// The statement at `at` includes a file that cannot be read.
-    pub(crate) fn unreadable(&mut self, at: Position, message: &str, statements: &[Statement]) {
+    /// The statements at these places include files that cannot be read.
+    pub(crate) fn unreadable(&mut self, messages: &[(Position, String)], statements: &[Statement]) {
+        let mut by_place: HashMap<Position, Vec<&str>> = HashMap::new();
+        messages.iter().for_each(|(at, message)| by_place.entry(*at).or_default().push(message));
+        self.miss_unreadable(&by_place, statements);
+    }
+
+    fn miss_unreadable(&mut self, by_place: &HashMap<Position, Vec<&str>>, statements: &[Statement]) {
         for statement in statements {
-            if statement.name.at == at {
-                return self.miss(statement, message, "copy the file to this machine, and import again");
+            for message in by_place.get(&statement.name.at).into_iter().flatten() {
+                self.miss(statement, *message, "copy the file to this machine, and import again");
             }
-            statement.blocks.iter().for_each(|block| self.unreadable(at, message, block));
+            statement.blocks.iter().for_each(|block| self.miss_unreadable(by_place, block));
         }
     }
 
@@ -144,11 +149,7 @@ impl Ledger {
     }
 
     fn note(&mut self, statement: &Statement, kind: NoteKind, reason: String, nearest: String) {
-        // A statement that is included or inherited several times is noted once.
-        let entry = Entry { at: statement.name.at, kind, statement: statement.to_string(), reason, nearest };
-        if self.noted.insert(entry.clone()) {
-            self.entries.push(entry);
-        }
+        self.entries.insert(Entry { at: statement.name.at, kind, statement: statement.to_string(), reason, nearest });
     }
 
     /// The report on these statements, which are in these files. Those that nobody has dealt with are missing.
@@ -157,7 +158,6 @@ impl Ledger {
         for statement in statements {
             self.finish_statement(statement, &mut lines);
         }
-        self.entries.sort_by_key(|entry| (entry.at, entry.kind));
         let notes = self.entries.into_iter().map(|entry| Note {
             kind: entry.kind,
             file: files.get(entry.at.file).cloned().unwrap_or_default(),

@@ -118,7 +118,7 @@ pub fn import(kind: SourceKind, paths: &[PathBuf], files: &mut dyn SourceFiles) 
             Ok(loaded) => statements.extend(loaded),
             Err(error) => {
                 let path = sources.paths.get(error.at.file).unwrap_or(path);
-                errors.push(format!("{}:{}:{}: {}", path.display(), error.at.line, error.at.column, error.message));
+                errors.push(format!("{}:{error}", path.display()));
             }
         }
     }
