@@ -42,6 +42,20 @@ pub(crate) struct Sources<'f> {
     pub(crate) unreadable: Vec<(Position, String)>,
 }
 
+/// Why a file has no statements.
+enum LoadError {
+    /// It cannot be read: an included one may be of a package that is not installed here.
+    Unreadable(SyntaxError),
+    Invalid(SyntaxError),
+}
+
+impl From<LoadError> for SyntaxError {
+    fn from(error: LoadError) -> SyntaxError {
+        let (LoadError::Unreadable(error) | LoadError::Invalid(error)) = error;
+        error
+    }
+}
+
 impl<'f> Sources<'f> {
     pub(crate) fn new(files: &'f mut dyn SourceFiles, parse: Parse, first: &Path) -> Sources<'f> {
         let directory = first.parent().unwrap_or(Path::new("")).to_owned();
@@ -50,26 +64,28 @@ impl<'f> Sources<'f> {
 
     /// The statements of the file at `path`.
     pub(crate) fn load(&mut self, path: &Path) -> Result<Vec<Statement>, SyntaxError> {
-        self.load_nested(path, false)
+        Ok(self.load_nested(path, false)?)
     }
 
-    fn load_nested(&mut self, path: &Path, is_nested: bool) -> Result<Vec<Statement>, SyntaxError> {
+    fn load_nested(&mut self, path: &Path, is_nested: bool) -> Result<Vec<Statement>, LoadError> {
         let file = self.paths.len();
         self.paths.push(path.to_owned());
         let at = Position { file, line: 1, column: 1 };
-        let fail = |message: String| Err(SyntaxError { at, message });
+        let fail = |message: String| Err(LoadError::Invalid(SyntaxError { at, message }));
         if self.paths.len() > FILES_MAX {
             return fail(format!("more than {FILES_MAX} files are included"));
         }
-        let bytes = match self.files.read(path) {
-            Ok(bytes) => bytes,
-            Err(error) => return fail(format!("cannot read the file: {error}")),
-        };
-        self.byte_count += bytes.len() as u64;
-        if bytes.len() as u64 > FILE_BYTES_MAX || self.byte_count > BYTES_MAX {
-            return fail(format!("the files are larger than {} MiB", BYTES_MAX >> 20));
+        let unreadable =
+            |error| LoadError::Unreadable(SyntaxError { at, message: format!("cannot read the file: {error}") });
+        let bytes = self.files.read(path).map_err(unreadable)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return fail(format!("the file is larger than {} MiB", FILE_BYTES_MAX >> 20));
         }
-        (self.parse)(&String::from_utf8_lossy(&bytes), file, is_nested)
+        self.byte_count += bytes.len() as u64;
+        if self.byte_count > BYTES_MAX {
+            return fail(format!("all files together are larger than {} MiB", BYTES_MAX >> 20));
+        }
+        (self.parse)(&String::from_utf8_lossy(&bytes), file, is_nested).map_err(LoadError::Invalid)
     }
 
     /// Puts the statements of each file that `pattern_of` names in place of the statement.
@@ -102,16 +118,22 @@ impl<'f> Sources<'f> {
                 let message = format!("files are included more than {INCLUDE_DEPTH_MAX} levels deep");
                 return Err(SyntaxError { at, message });
             }
-            for path in self.included(&pattern, at) {
+            let paths = match self.included(&pattern) {
+                Ok(paths) => paths,
+                Err(message) => {
+                    self.unreadable.push((at, message));
+                    expanded.push(statement);
+                    continue;
+                }
+            };
+            for path in paths {
                 match self.load_nested(&path, is_nested) {
                     Ok(included) => expanded.extend(self.expand_at(included, pattern_of, depth + 1, is_nested)?),
-                    // A file of a package that is not installed here.
-                    Err(error) if error.message.starts_with("cannot read") => {
-                        let message = format!("{}: {}", path.display(), error.message);
-                        self.unreadable.push((at, message));
+                    Err(LoadError::Unreadable(error)) => {
+                        self.unreadable.push((at, format!("{}: {}", path.display(), error.message)));
                         expanded.push(statement.clone());
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.into()),
                 }
             }
         }
@@ -119,14 +141,66 @@ impl<'f> Sources<'f> {
     }
 
     /// The files that `pattern` means.
-    fn included(&mut self, pattern: &str, at: Position) -> Vec<PathBuf> {
+    fn included(&mut self, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let path = self.directory.join(pattern);
         if !pattern.contains(['*', '?', '[']) {
-            return vec![path];
+            return Ok(vec![path]);
         }
-        self.files.list(&path).unwrap_or_else(|error| {
-            self.unreadable.push((at, format!("{}: cannot list the files: {error}", path.display())));
-            Vec::new()
-        })
+        self.files.list(&path).map_err(|error| format!("{}: cannot list the files: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parsers::nginx::parse;
+
+    /// Files of these sizes, by their names.
+    struct Blank(&'static [(&'static str, u64)]);
+
+    impl SourceFiles for Blank {
+        fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+            let found = self.0.iter().find(|(name, _)| Path::new(name) == path).ok_or("there is none")?;
+            Ok(vec![b' '; found.1 as usize])
+        }
+
+        fn list(&mut self, _: &Path) -> Result<Vec<PathBuf>, String> {
+            Err("there is no such folder".to_owned())
+        }
+    }
+
+    #[test]
+    fn included_files_that_cannot_be_listed_or_read_are_noted() {
+        let statements = parse(
+            "include a/*.conf;
+http { include b.conf; }
+",
+            0,
+            false,
+        )
+        .expect("parsed");
+        let mut files = Blank(&[]);
+        let mut sources = Sources::new(&mut files, parse, Path::new("main"));
+        let expanded = sources
+            .expand(statements.clone(), &|it| (it.name() == "include").then(|| it.argument(0).to_owned()))
+            .expect("expanded");
+        assert_eq!(expanded, statements);
+        let noted: Vec<_> = sources.unreadable.iter().map(|(at, message)| (at.line, message.as_str())).collect();
+        let expected = [
+            (1, "a/*.conf: cannot list the files: there is no such folder"),
+            (2, "b.conf: cannot read the file: there is none"),
+        ];
+        assert_eq!(noted, expected);
+    }
+
+    #[test]
+    fn file_and_all_files_together_have_a_limit() {
+        let mut files = Blank(&[("large", FILE_BYTES_MAX), ("larger", FILE_BYTES_MAX + 1)]);
+        let mut sources = Sources::new(&mut files, parse, Path::new("large"));
+        let mut load = |name: &str| sources.load(Path::new(name)).map_err(|error| error.message);
+        assert_eq!(load("larger").expect_err("refused"), "the file is larger than 16 MiB");
+        assert_eq!(load("none").expect_err("refused"), "cannot read the file: there is none");
+        (0..BYTES_MAX / FILE_BYTES_MAX).for_each(|_| drop(load("large").expect("loaded")));
+        assert_eq!(load("large").expect_err("refused"), "all files together are larger than 64 MiB");
     }
 }

@@ -25,6 +25,9 @@ impl SourceFiles for Folder<'_> {
 
     fn list(&mut self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let folder = pattern.parent().unwrap_or(Path::new(""));
+        if folder.is_absolute() {
+            return Err("there is no such folder".to_owned());
+        }
         let mut paths = Vec::new();
         for entry in fs::read_dir(self.0.join(folder)).map_err(|_| "there is no such folder".to_owned())? {
             paths.push(folder.join(entry.map_err(|error| error.to_string())?.file_name()));
