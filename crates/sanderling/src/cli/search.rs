@@ -22,27 +22,26 @@ pub(super) fn find_path(command: &str, search_paths: &SearchPaths) -> Result<Pat
         return Ok(file);
     }
     let defaults: Vec<String> = search_paths.defaults().iter().map(|path| format!("  {}", path.display())).collect();
-    let (verb, takes_zones) = match command {
-        "serve" | "check" => (command, true),
-        "config" => ("print", false),
-        "doctor" => ("look at", false),
-        other => (other, false),
+    let others = match command {
+        "serve" => {
+            "  sanderling serve FOLDER                  a web site\n  \
+               sanderling serve --zone NAME=FILE        a zone\n  \
+               sanderling demo                          the built-in domain\n"
+        }
+        "check" => "  sanderling check --zone NAME=FILE        a zone\n",
+        _ => "",
     };
-    let site = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
-    let zone = match takes_zones {
-        true => format!("  sanderling {command} --zone NAME=FILE        a zone\n"),
-        false => String::new(),
-    };
+    let example = format!("sanderling {command} --config FILE");
     let message = format!(
-        "there is nothing to {verb}: no configuration file was found
+        "no configuration file was found
 
 {CONFIG_VARIABLE} is not set, and these files do not exist:
 {}
 
-Specify what to {verb}:
-{site}{zone}  sanderling {command} --config FILE           everything in a configuration file
-  sanderling demo                          the built-in domain",
+Specify one:
+  {example:<40} a configuration file
+{others}",
         defaults.join("\n")
     );
-    Err(usage_error(command, ErrorKind::MissingRequiredArgument, &message))
+    Err(usage_error(command, ErrorKind::MissingRequiredArgument, message.trim_end()))
 }

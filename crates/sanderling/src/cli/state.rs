@@ -22,8 +22,9 @@ impl StateArgs {
         let state = match (self.state, self.config) {
             (Some(folder), _) => StateLocation::Folder(folder),
             (None, Some(file)) => StateLocation::Configuration(ConfigSource::File(file)),
-            (None, None) => super::search::find_file("backup", search_paths)
-                .map_or(StateLocation::Default, StateLocation::Configuration),
+            (None, None) => search_paths
+                .find()
+                .map_or(StateLocation::Default, |file| StateLocation::Configuration(ConfigSource::File(file))),
         };
         StateCommand { state, action }
     }
