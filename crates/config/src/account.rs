@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 
 /// The default user that root serves as: the user that the packages create.
-const OWN_USER: &str = "sanderling";
+pub const OWN_USER: &str = "sanderling";
 /// The user that root serves as if the default user does not exist. Other services run as this user, and may signal its
 /// processes and use up its limits, so it must own nothing.
 const SHARED_USER: &str = "nobody";

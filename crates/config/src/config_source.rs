@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "SANDERLING_CONFIG";
 /// The default configuration files; the first that exists is used.
-const DEFAULT_FILES: [&str; 2] = ["sanderling.toml", "/etc/sanderling/sanderling.toml"];
+pub const DEFAULT_FILES: [&str; 2] = ["sanderling.toml", "/etc/sanderling/sanderling.toml"];
 
 /// The source of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

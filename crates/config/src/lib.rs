@@ -48,14 +48,14 @@ pub mod repeated_messages;
 pub mod log;
 pub mod diagnostic;
 
-pub use account::{account_id, lookup_user, shared_user_problem};
+pub use account::{OWN_USER, account_id, lookup_user, shared_user_problem};
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones, read_catalog_members};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, LATEST_RENEWAL_PART, Metrics,
     RateLimit, Resolver, SecretContent, SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,
 };
-pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
+pub use config_source::{CONFIG_VARIABLE, ConfigSource, DEFAULT_FILES, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
 pub use effective::{EffectiveKey, EffectiveSection, effective_sections, effective_text};

@@ -1,14 +1,12 @@
 //! The command `import`: reads the configuration of another server, and writes one of this server with a report.
 
-use sanderling_config::ConfigSource;
+use crate::init::write_new;
 use sanderling_config::diagnostic::error_text;
+use sanderling_config::{ConfigSource, DEFAULT_FILES};
 use sanderling_import::{FILE_BYTES_MAX, SourceFiles, SourceKind, import};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-
-/// Where the configuration is usually written, for the messages of its check.
-const USUAL_FILE: &str = "sanderling.toml";
 
 /// An import.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +26,7 @@ impl ImportCommand {
     /// A file cannot be read, parsed or written, or nothing of them can be served.
     pub(crate) fn run(&self) -> Result<(), String> {
         let imported = import(self.kind, &self.files, &mut Disk).map_err(|errors| errors.join("\n"))?;
-        let file = self.out.clone().unwrap_or_else(|| PathBuf::from(USUAL_FILE));
+        let file = self.out.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILES[0]));
         let mut report = imported.report.to_string();
         if imported.has_content
             && let Err(problems) = ConfigSource::File(file).parse(imported.config.as_bytes())
@@ -46,16 +44,7 @@ impl ImportCommand {
 fn write(path: Option<&Path>, stream: &mut dyn Write, text: &str) -> Result<(), String> {
     match path {
         None => stream.write_all(text.as_bytes()).map_err(|error| format!("cannot write: {}", error_text(&error))),
-        Some(path) => {
-            let created = OpenOptions::new().write(true).create_new(true).open(path);
-            created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
-                let remedy = match error.kind() {
-                    io::ErrorKind::AlreadyExists => "; choose another name, or remove the file",
-                    _ => "",
-                };
-                format!("cannot write {}: {}{remedy}", path.display(), error_text(&error))
-            })
-        }
+        Some(path) => write_new(path, text),
     }
 }
 

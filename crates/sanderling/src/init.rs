@@ -4,7 +4,7 @@
 use crate::init_files::{Plan, SITE_FOLDER, ZONE_FOLDER, configuration, page, zone, zone_file};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
-use sanderling_config::{DEFAULT_STATE, DomainName};
+use sanderling_config::{DEFAULT_FILES, DEFAULT_STATE, DomainName, OWN_USER};
 use sanderling_os::interfaces::{self, is_public};
 use sanderling_os::process::effective_uid;
 use sanderling_os::user::User;
@@ -13,14 +13,12 @@ use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-const CONFIG_FILE: &str = "sanderling.toml";
+const CONFIG_FILE: &str = DEFAULT_FILES[0];
 const PAGE_FILE: &str = "index.html";
 /// The state folder of a user that is not root, next to the configuration.
 const STATE_FOLDER: &str = "state";
 /// The unit of a package, which serves the configuration in /etc/sanderling.
 const SERVICE: &str = "/usr/lib/systemd/system/sanderling.service";
-/// The user that root serves as.
-const USER: &str = "sanderling";
 /// Addresses to which no route is special (RFC 5737, RFC 3849): the kernel sends to them from the addresses that it
 /// sends to the Internet from. Nothing is sent.
 const ELSEWHERE: [IpAddr; 2] =
@@ -136,8 +134,8 @@ impl Init {
     /// The commands that come next.
     fn next(&self, plan: &Plan) -> String {
         let mut commands = Vec::new();
-        if User::lookup(USER, None).is_err() {
-            commands.push((format!("sudo useradd --system {USER}"), "the user that it serves as"));
+        if User::lookup(OWN_USER, None).is_err() {
+            commands.push((format!("sudo useradd --system {OWN_USER}"), "the user that it serves as"));
         }
         let is_found = self.folder == Path::new(".") || self.folder == Path::new("/etc/sanderling");
         let config = match is_found {
@@ -223,9 +221,14 @@ fn has_only_comments(file: &Path) -> bool {
     fs::read_to_string(file).is_ok_and(|text| text.lines().all(is_comment))
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), String> {
+/// Writes `text` to a new file.
+pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), String> {
     let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| format!("cannot write {}: {}", path.display(), error_text(&error)))
+    written.map_err(|error| {
+        let is_present = error.kind() == io::ErrorKind::AlreadyExists;
+        let remedy = if is_present { "; choose another name, or remove the file" } else { "" };
+        format!("cannot write {}: {}{remedy}", path.display(), error_text(&error))
+    })
 }
 
 /// Whether a certificate should be requested from the default authority.

@@ -1,7 +1,8 @@
 //! The arguments of `import`.
 
 use crate::import_command::ImportCommand;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sanderling_import::SourceKind;
 use std::path::PathBuf;
 
@@ -19,8 +20,8 @@ Exit status: 0 if a configuration was written, 1 if a file cannot be read or par
 served, 2 for a wrong command line.")]
 pub(super) struct ImportArgs {
     /// The other server
-    #[arg(value_name = "KIND")]
-    kind: Kind,
+    #[arg(value_name = "KIND", value_parser = kinds())]
+    kind: SourceKind,
 
     /// Its configuration file; several are read as one
     #[arg(value_name = "FILE", required = true)]
@@ -35,25 +36,14 @@ pub(super) struct ImportArgs {
     report: Option<PathBuf>,
 }
 
-/// The kinds of configurations.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    Nginx,
-    Caddy,
-    Named,
-    Nsd,
-    Knot,
+/// The kinds of configurations, by their names.
+fn kinds() -> impl TypedValueParser<Value = SourceKind> {
+    let find = |name: String| SourceKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or("unknown kind");
+    PossibleValuesParser::new(SourceKind::ALL.map(SourceKind::name)).try_map(find)
 }
 
 impl ImportArgs {
     pub(super) fn command(self) -> ImportCommand {
-        let kind = match self.kind {
-            Kind::Nginx => SourceKind::Nginx,
-            Kind::Caddy => SourceKind::Caddy,
-            Kind::Named => SourceKind::Named,
-            Kind::Nsd => SourceKind::Nsd,
-            Kind::Knot => SourceKind::Knot,
-        };
-        ImportCommand { kind, files: self.files, out: self.out, report: self.report }
+        ImportCommand { kind: self.kind, files: self.files, out: self.out, report: self.report }
     }
 }
