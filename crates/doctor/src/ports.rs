@@ -16,15 +16,16 @@ pub(crate) fn ports(
     running: Option<&Running>,
 ) -> Vec<PortFacts> {
     let is_own = |pid: u32| running.is_some_and(|server| pid == server.pid || parent_of(pid) == Some(server.pid));
+    let first_free_port = if effective_uid() == 0 { 0 } else { unprivileged_port_start() };
     let mut ports = Vec::new();
     for service in Service::ALL {
         let transports: &[Transport] =
             if service.has_datagrams() { &[Transport::Udp, Transport::Tcp] } else { &[Transport::Tcp] };
         for &address in config.listen(service).iter().filter(|address| address.port() != 0) {
+            let is_local = address.ip().is_unspecified() || source_address(address.ip()) == Some(address.ip());
+            let needs_root = address.port() < first_free_port;
             for &transport in transports {
                 let holder = holder(address, transport, sockets, holders, is_own);
-                let is_local = address.ip().is_unspecified() || source_address(address.ip()) == Some(address.ip());
-                let needs_root = effective_uid() != 0 && address.port() < unprivileged_port_start();
                 ports.push(PortFacts { service, address, transport, holder, is_local, needs_root });
             }
         }

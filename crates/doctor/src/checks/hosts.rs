@@ -1,9 +1,9 @@
 //! The checks of the hosts of sites: addresses, connections, certificates.
 
-use super::zones::duration;
 use super::{Judgement, Verdict};
 use crate::facts::Facts;
 use sanderling_agent::outside::{Connection, ConnectionView, HostView, Presented, Trust};
+use sanderling_config::duration_text;
 use sanderling_os::interfaces::is_public;
 use sanderling_tls::{CertificateProblem, PresentedChain};
 use std::net::IpAddr;
@@ -121,7 +121,7 @@ fn certificate(presented: &Presented, host: &str, now_unix_s: u64) -> Vec<Verdic
     }
     if verdicts.is_empty() {
         let left_s = chain.not_after_unix_s().saturating_sub(now_unix_s);
-        verdicts.push(Verdict::good(format!("the certificate is valid for {}", duration(left_s))));
+        verdicts.push(Verdict::good(format!("the certificate is valid for {}", duration_text(left_s))));
     }
     verdicts
 }

@@ -3,6 +3,7 @@
 use super::{Judgement, Verdict};
 use crate::facts::Facts;
 use sanderling_agent::outside::{Delegation, DsView, OwnAnswers, ParentView, ServerAnswer, ServerView, ZoneView};
+use sanderling_config::duration_text;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -207,11 +208,11 @@ pub(super) fn signatures(facts: &Facts) -> Vec<Judgement> {
 fn signature_verdict(expires_unix_s: u32, now_unix_s: u64) -> Verdict {
     let left_s = i64::from(expires_unix_s.wrapping_sub(now_unix_s as u32).cast_signed());
     match left_s {
-        0.. => Verdict::good(format!("its signatures are valid for {}", duration(left_s.unsigned_abs()))),
+        0.. => Verdict::good(format!("its signatures are valid for {}", duration_text(left_s.unsigned_abs()))),
         _ => Verdict::wrong(
             format!(
                 "its signatures expired {} ago: validating resolvers refuse its answers",
-                duration(left_s.unsigned_abs())
+                duration_text(left_s.unsigned_abs())
             ),
             "`sanderling dnssec status` says why the zone is not signed again; for another server, why it does not \
              transfer the zone. Check the clock of this machine",
@@ -285,13 +286,4 @@ pub(super) fn caa(facts: &Facts) -> Vec<Judgement> {
 
 fn list_or(items: &[String], none: &str) -> String {
     if items.is_empty() { none.to_owned() } else { items.join(", ") }
-}
-
-/// `3 days`, `5 hours`.
-pub(super) fn duration(seconds: u64) -> String {
-    match seconds {
-        0..7_200 => format!("{} minutes", seconds / 60),
-        7_200..172_800 => format!("{} hours", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    }
 }
