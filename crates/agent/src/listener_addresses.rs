@@ -1,13 +1,14 @@
 //! The addresses at which clients reach the listeners of HTTP and HTTPS.
 
 use sanderling_config::Config;
+use sanderling_os::interfaces::source_address;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Time between two checks of the machine's addresses.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Internet addresses for which the kernel is asked for a route. No packets are sent to them.
-const ELSEWHERE: [&str; 2] = ["198.41.0.4:53", "[2001:503:ba3e::2:30]:53"];
+const ELSEWHERE: [&str; 2] = ["198.41.0.4", "2001:503:ba3e::2:30"];
 
 /// The machine's known addresses.
 #[derive(Debug, Default)]
@@ -58,12 +59,6 @@ impl ListenerAddresses {
 /// Whether there is a listener of all addresses.
 pub(crate) fn listens_on_all_addresses(config: &Config) -> bool {
     config.http_listen.iter().chain(&config.https_listen).any(|address| address.ip().is_unspecified())
-}
-
-/// The address from which datagrams to `destination` would be sent.
-fn source_address(destination: SocketAddr) -> Option<IpAddr> {
-    let socket = sanderling_os::udp::connect(destination).ok()?;
-    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// Whether clients of the Internet may reach the address.
