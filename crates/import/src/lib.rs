@@ -8,6 +8,7 @@
 mod sources;
 mod collected;
 mod zone_rules;
+mod settings;
 mod http_sites;
 mod backends;
 mod place;

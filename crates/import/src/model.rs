@@ -112,6 +112,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// All clients.
+    pub(crate) fn any() -> [Peer; 2] {
+        ["0.0.0.0/0", "::/0"].map(|network| Peer { address: Some(network.to_owned()), key: None })
+    }
+
     /// The table, in which the address has this key.
     pub(crate) fn value(&self, address_key: &str) -> Value {
         let address = self.address.iter().map(|address| (address_key.to_owned(), Value::from(address.as_str())));

@@ -9,6 +9,7 @@ mod nginx;
 use crate::ledger::{Ledger, Report};
 use crate::model::Model;
 use crate::parsers;
+use crate::settings::included;
 use crate::source_files::{Parse, SourceFiles, Sources};
 use crate::syntax::Statement;
 use crate::table::{Row, page};
@@ -87,9 +88,7 @@ impl SourceKind {
         match self {
             SourceKind::Nginx => nginx::included(statement),
             SourceKind::Caddy => caddy::included(statement),
-            SourceKind::Named => named::included(statement),
-            SourceKind::Nsd => nsd::included(statement),
-            SourceKind::Knot => knot::included(statement),
+            SourceKind::Named | SourceKind::Nsd | SourceKind::Knot => included(statement),
         }
     }
 

@@ -6,7 +6,6 @@ use crate::syntax::Statement;
 use crate::toml_text::Value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 
 /// Algorithms of TSIG that are not obsolete.
 const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
@@ -49,42 +48,11 @@ pub(crate) fn is_first(name: &str, statement: &Statement, model: &mut Model, led
     is_first
 }
 
-/// Sets a limit to the number of a statement, or reports one that the limit cannot have.
-pub(crate) fn set_limit(
-    statement: &Statement,
-    key: &'static str,
-    range: RangeInclusive<u64>,
-    model: &mut Model,
-    ledger: &mut Ledger,
-) {
-    ledger.keep(statement);
-    match statement.argument(0).parse().ok().filter(|count| range.contains(count)) {
-        Some(count) => drop(model.set_limit(key, Value::Number(count))),
-        None => {
-            let nearest = format!("set `{key}` in [limits] to a number from {} to {}", range.start(), range.end());
-            ledger.miss(statement, "the limit is out of range", nearest);
-        }
-    }
-}
-
-/// Sets the time after which idle connections over TCP are closed, or reports one that the limit cannot have.
-pub(crate) fn set_idle_timeout(statement: &Statement, seconds: Option<u64>, model: &mut Model, ledger: &mut Ledger) {
-    ledger.keep(statement);
-    match seconds.filter(|seconds| (1..=600).contains(seconds)) {
-        Some(seconds) => drop(model.set_limit("dns_tcp_idle_timeout", format!("{seconds}s").into())),
-        None => {
-            let nearest = "set `dns_tcp_idle_timeout` in [limits] to a time of at most 10 minutes";
-            ledger.miss(statement, "the limit is out of range", nearest);
-        }
-    }
-}
-
-/// Sets the number of workers, or reports one that cannot be.
-pub(crate) fn set_workers(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
-    ledger.keep(statement);
-    match statement.argument(0).parse().ok().filter(|count| (1..=1_024).contains(count)) {
-        Some(count) => model.top.push(("workers", Value::Number(count))),
-        None => ledger.miss(statement, "the number is out of range", "set `workers` to a number from 1 to 1024"),
+/// Removes what no zone needs.
+pub(crate) fn finish(model: &mut Model) {
+    if model.domains.is_empty() && model.catalogs.is_empty() {
+        model.dns.clear();
+        model.transfer_allow.clear();
     }
 }
 
@@ -151,9 +119,9 @@ fn used_keys(model: &Model) -> BTreeSet<String> {
 }
 
 impl Transfers {
-    /// The `secondaries`, which are notified and can transfer the zone, and `transfer_allow`. Whether some that are
-    /// notified could not transfer the zone before.
-    pub(crate) fn split(mut self) -> (Vec<Peer>, Vec<Peer>, bool) {
+    /// The `secondaries`, which are notified and can transfer the zone, and `transfer_allow`. That some of the servers
+    /// to notify could not transfer the zone before is noted at `statement`.
+    pub(crate) fn split(mut self, statement: &Statement, ledger: &mut Ledger) -> (Vec<Peer>, Vec<Peer>) {
         let (mut secondaries, mut is_wider) = (Vec::new(), false);
         for (address, key) in self.notify {
             let ip = address.ip().to_string();
@@ -179,6 +147,10 @@ impl Transfers {
                 allow.push(peer);
             }
         }
-        (secondaries, allow, is_wider)
+        if is_wider {
+            let reason = "servers that are notified can transfer the zone, too";
+            ledger.differ(statement, reason, "add a `key` to `secondaries`");
+        }
+        (secondaries, allow)
     }
 }

@@ -7,20 +7,14 @@ mod table;
 use crate::ledger::Ledger;
 use crate::model::Model;
 use crate::networks::socket_address;
-use crate::sources::named::{finish, seconds};
-use crate::sources::nsd::set;
+use crate::settings::{listen_on_all_addresses, set_dns_text, set_idle_timeout, set_limit, set_user, set_workers};
+use crate::sources::named::seconds;
 use crate::syntax::Statement;
 use crate::table::has_keys;
-use crate::zone_rules::{self, SourceKey, set_idle_timeout, set_limit, set_workers};
+use crate::zone_rules::{self, SourceKey};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 pub(crate) use table::TABLE;
-
-/// The pattern of the files of `include`.
-pub(crate) fn included(statement: &Statement) -> Option<String> {
-    (statement.name() == "include" && !statement.argument(0).is_empty()).then(|| statement.argument(0).to_owned())
-}
 
 /// An item of a section: its attributes, the first of which is its name.
 #[derive(Clone, Copy)]
@@ -97,11 +91,10 @@ pub(crate) fn interpret(statements: &[Statement], model: &mut Model, ledger: &mu
     statements.iter().filter(|it| it.name() == "include").for_each(|it| ledger.keep(it));
     let has_server = statements.iter().any(|it| it.name() == "server");
     if model.dns.is_empty() && has_server {
-        model.dns.add(SocketAddr::from(([0, 0, 0, 0], 53)));
-        model.dns.add(SocketAddr::from(([0_u16; 8], 53)));
+        listen_on_all_addresses(53, model);
     }
     zone_rules::add_keys(&keys, model, ledger);
-    finish(model);
+    zone_rules::finish(model);
 }
 
 /// An attribute that begins an item, without the others.
@@ -129,22 +122,16 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
             }
             "user" => {
                 let (user, group) = value.split_once(':').unwrap_or((value, ""));
-                model.top.push(("user", user.into()));
-                if !group.is_empty() {
-                    model.top.push(("group", group.into()));
-                }
-                ledger.by_hand(
-                    attribute,
-                    "the zone files must be readable for this user",
-                    "`sanderling check`, run as root, reports those that are not",
-                );
+                set_user(attribute, (user, group), "zone files", model, ledger);
             }
-            "nsid" => set(model, "nsid", value),
-            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
-            "version" => set(model, "version", value),
+            "nsid" => set_dns_text(model, "nsid", value),
+            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set_dns_text(model, "nsid", value),
+            "version" => set_dns_text(model, "version", value),
             "udp-workers" => set_workers(attribute, model, ledger),
-            "tcp-max-clients" => set_limit(attribute, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
-            "tcp-idle-timeout" => set_idle_timeout(attribute, seconds(value), model, ledger),
+            "tcp-max-clients" => set_limit(attribute, value, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "tcp-idle-timeout" => {
+                set_idle_timeout(attribute, seconds(value), "dns_tcp_idle_timeout", 10, model, ledger);
+            }
             _ => {}
         }
     }

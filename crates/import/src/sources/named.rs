@@ -7,21 +7,17 @@ mod lists;
 mod table;
 
 use crate::ledger::Ledger;
-use crate::model::{Catalog, Model, Peer};
+use crate::model::{Model, Peer};
+use crate::settings::in_directory;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::{self, SourceKey, Transfers, zone_name};
+use crate::zone_rules::{self, SourceKey, Transfers};
 use lists::{Client, Lists};
 use std::collections::HashMap;
 
 pub(crate) use signing::seconds;
 pub(crate) use table::TABLE;
-
-/// The pattern of the files of `include`.
-pub(crate) fn included(statement: &Statement) -> Option<String> {
-    (statement.name() == "include" && !statement.argument(0).is_empty()).then(|| statement.argument(0).to_owned())
-}
 
 /// The lists and policies that zones refer to, and the values that they have unless they have their own.
 pub(super) struct Shared<'s> {
@@ -38,10 +34,7 @@ pub(super) struct Shared<'s> {
 impl Shared<'_> {
     /// The path of a file, with the directory that it is relative to.
     fn path(&self, file: &str) -> String {
-        if file.starts_with('/') || self.directory.is_empty() {
-            return file.to_owned();
-        }
-        format!("{}/{file}", self.directory.trim_end_matches('/'))
+        in_directory(&self.directory, file.to_owned())
     }
 }
 
@@ -95,7 +88,7 @@ pub(crate) fn interpret(statements: &[Statement], model: &mut Model, ledger: &mu
         }
     }
     zone_rules::add_keys(&keys, model, ledger);
-    finish(model);
+    zone_rules::finish(model);
 }
 
 /// The statements of a single view for everyone in place of it. Several views are reported.
@@ -136,24 +129,10 @@ fn allowed(clients: Vec<Client>) -> Vec<Peer> {
     let mut peers = Vec::new();
     for client in clients {
         match client {
-            Client::Any => {
-                peers.extend(["0.0.0.0/0", "::/0"].map(|it| Peer { address: Some(it.to_owned()), key: None }));
-            }
+            Client::Any => peers.extend(Peer::any()),
             Client::Network(network) => peers.push(Peer { address: Some(network), key: None }),
             Client::Key(key) => peers.push(Peer { address: None, key: Some(key) }),
         }
     }
     peers
-}
-
-/// Removes what no zone needs.
-pub(crate) fn finish(model: &mut Model) {
-    for catalog in &mut model.catalogs {
-        catalog.name = zone_name(&catalog.name).unwrap_or_default();
-    }
-    model.catalogs.retain(|catalog: &Catalog| !catalog.name.is_empty());
-    if model.domains.is_empty() && model.catalogs.is_empty() {
-        model.dns.clear();
-        model.transfer_allow.clear();
-    }
 }

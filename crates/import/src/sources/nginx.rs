@@ -9,9 +9,9 @@ mod table;
 use crate::http_sites::{self, Server};
 use crate::ledger::Ledger;
 use crate::model::Model;
+use crate::settings::{set_user, set_workers};
 use crate::syntax::Statement;
 use crate::table::has_keys;
-use crate::toml_text::Value;
 use std::collections::HashMap;
 
 pub(crate) use table::TABLE;
@@ -106,28 +106,9 @@ fn main(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
         return;
     }
     match (statement.name(), statement.argument(0)) {
-        ("user", user) => {
-            ledger.by_hand(
-                statement,
-                "the files of the sites must be readable for this user",
-                "`sanderling check`, run as root, reports those that are not",
-            );
-            model.top.push(("user", user.into()));
-            let group = statement.argument(1);
-            if !group.is_empty() {
-                model.top.push(("group", group.into()));
-            }
-        }
-        ("worker_processes", count) => {
-            ledger.keep(statement);
-            model.top.extend(
-                count
-                    .parse()
-                    .ok()
-                    .filter(|count| (1..=1024).contains(count))
-                    .map(|count| ("workers", Value::Number(count))),
-            );
-        }
+        ("user", user) => set_user(statement, (user, statement.argument(1)), "files of the sites", model, ledger),
+        ("worker_processes", "auto") => ledger.keep(statement),
+        ("worker_processes", _) => set_workers(statement, model, ledger),
         _ => ledger.miss(statement, "the directive has no effect here", "move it into `http` or `server`"),
     }
 }

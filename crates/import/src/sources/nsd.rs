@@ -6,20 +6,13 @@ mod table;
 use crate::ledger::Ledger;
 use crate::model::Model;
 use crate::networks::socket_address;
-use crate::sources::named::finish;
+use crate::settings::{listen_on_all_addresses, set_dns_text, set_idle_timeout, set_limit, set_user, set_workers};
 use crate::syntax::{Statement, Word};
 use crate::table::has_keys;
-use crate::toml_text::Value;
-use crate::zone_rules::{self, SourceKey, set_idle_timeout, set_limit, set_workers};
+use crate::zone_rules::{self, SourceKey};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 pub(crate) use table::TABLE;
-
-/// The pattern of the files of `include`.
-pub(crate) fn included(statement: &Statement) -> Option<String> {
-    (statement.name() == "include" && !statement.argument(0).is_empty()).then(|| statement.argument(0).to_owned())
-}
 
 /// The sections, with attributes that follow none: those of an included file belong to the section before it.
 fn sections(statements: &[Statement]) -> Vec<Statement> {
@@ -70,13 +63,12 @@ pub(crate) fn interpret(statements: &[Statement], model: &mut Model, ledger: &mu
     if model.dns.is_empty() && has_server {
         let port =
             sections.iter().filter_map(|it| it.find("port")).find_map(|it| it.argument(0).parse().ok()).unwrap_or(53);
-        model.dns.add(SocketAddr::from(([0, 0, 0, 0], port)));
-        model.dns.add(SocketAddr::from(([0_u16; 8], port)));
+        listen_on_all_addresses(port, model);
     }
     // A pattern that no zone includes has no effect, except for zones that nsd-control adds.
     patterns.values().for_each(|pattern| zone::unused(pattern, ledger));
     zone_rules::add_keys(&keys, model, ledger);
-    finish(model);
+    zone_rules::finish(model);
 }
 
 fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
@@ -95,35 +87,25 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
             },
             "username" if !value.is_empty() => {
                 let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
-                model.top.push(("user", user.into()));
-                if !group.is_empty() {
-                    model.top.push(("group", group.into()));
-                }
-                let nearest = "`sanderling check`, run as root, reports those that are not";
-                ledger.by_hand(attribute, "the zone files must be readable for this user", nearest);
+                set_user(attribute, (user, group), "zone files", model, ledger);
             }
             "server-count" => set_workers(attribute, model, ledger),
             "nsid" => match value.strip_prefix("ascii_") {
-                Some(text) => set(model, "nsid", text),
+                Some(text) => set_dns_text(model, "nsid", text),
                 None => ledger.miss(attribute, "the identifier is text", "write it in `nsid` of [dns]"),
             },
-            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set(model, "nsid", value),
-            "version" => set(model, "version", value),
-            "cookie-secret-file" => set(model, "cookie_secret_file", value),
-            "tcp-count" => set_limit(attribute, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
-            "tcp-timeout" => set_idle_timeout(attribute, value.parse().ok(), model, ledger),
-            "rrl-ratelimit" => set_limit(attribute, "dns_udp_replies_per_second_max", 0..=1_000_000, model, ledger),
-            "rrl-slip" => set_limit(attribute, "dns_udp_slip", 0..=1_000, model, ledger),
+            "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set_dns_text(model, "nsid", value),
+            "version" => set_dns_text(model, "version", value),
+            "cookie-secret-file" => set_dns_text(model, "cookie_secret_file", value),
+            "tcp-count" => set_limit(attribute, value, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "tcp-timeout" => set_idle_timeout(attribute, value.parse().ok(), "dns_tcp_idle_timeout", 10, model, ledger),
+            "rrl-ratelimit" => {
+                set_limit(attribute, value, "dns_udp_replies_per_second_max", 0..=1_000_000, model, ledger);
+            }
+            "rrl-slip" => set_limit(attribute, value, "dns_udp_slip", 0..=1_000, model, ledger),
             _ => {}
         }
     }
-}
-
-/// Sets a key of `[dns]` with a text.
-pub(super) fn set(model: &mut Model, key: &'static str, value: &str) {
-    let is_valid = !value.is_empty() && value.len() <= 128;
-    model.dns_keys.retain(|(known, _)| *known != key);
-    model.dns_keys.extend(is_valid.then(|| (key, Value::from(value))));
 }
 
 /// A statement of a section without a name, for reports.

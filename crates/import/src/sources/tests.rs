@@ -280,10 +280,33 @@ fn limits_are_written_within_their_range_or_reported() {
     let large = "  tcp-max-clients: 0\n  tcp-idle-timeout: 1h\n  udp-workers: 2000\n";
     check(SourceKind::Knot, &knot(large), &[], &["tcp-max-clients 0", "tcp-idle-timeout 1h", "udp-workers 2000"]);
     check(SourceKind::Knot, &knot("  tcp-max-clients: 9\n"), &["dns_tcp_connections_max = 9"], &[]);
+    let nginx = "worker_processes 2000;\nhttp { server { listen 80; server_name a.example; root /a; \
+                 keepalive_timeout 4000; limit_conn a 0; } }\n";
+    check(SourceKind::Nginx, nginx, &[], &["worker_processes 2000", "keepalive_timeout 4000", "limit_conn a 0"]);
     let nginx = "limit_req_zone $binary_remote_addr zone=a:1m rate=2000000r/s;\n\
                  server { listen 80; server_name a.example; root /a; limit_req zone=a burst=3000000; }\n";
     let expected = ["http_requests_per_second_max = 1000000", "http_requests_at_once_max = 1000000"];
     check(SourceKind::Nginx, nginx, &expected, &[]);
+}
+
+#[test]
+fn log_of_queries_is_rotated_by_size_or_the_difference_is_reported() {
+    for (options, expected) in [
+        ("", "[log]\nqueries = \"q\"\n\n"),
+        ("size 10k", "[log]\nqueries = \"q\"\nrotate = \"10KiB\"\n\n"),
+        ("versions 3 size 2G", "[log]\nqueries = \"q\"\nrotate = \"2GiB\"\nkeep = 3\n\n"),
+        ("size 4096", "[log]\nqueries = \"q\"\nrotate = \"4096B\"\n\n"),
+        ("versions 3", "the log is not rotated"),
+        ("versions unlimited size 1m", "the log is not rotated"),
+        ("versions 3 size 99999999g", "the log is not rotated"),
+    ] {
+        let text = format!(
+            "options {{ }};\nlogging {{ channel c {{ file \"q\" {options}; }}; category queries {{ c; }}; }};\n\
+             zone \"a.example\" {{ type primary; file \"a\"; }};\n"
+        );
+        let Imported { config, report, .. } = import_text(SourceKind::Named, &text);
+        assert!(format!("{config}{report}").contains(expected), "{options}\n{config}\n{report}");
+    }
 }
 
 #[test]

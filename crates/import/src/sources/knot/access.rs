@@ -88,7 +88,7 @@ pub(super) fn access<'s>(id: &'s str, apex: &str, shared: &Shared<'s>) -> Access
         let is_rule = |peer: &&Peer| peer.address.is_some() || peer.key.is_some();
         access.transfers = peers.iter().filter(is_rule).cloned().collect();
         if access.transfers.len() < peers.len() {
-            access.transfers.extend(["0.0.0.0/0", "::/0"].map(|it| Peer { address: Some(it.to_owned()), key: None }));
+            access.transfers.extend(Peer::any());
         }
     }
     if actions.contains(&"update") {

@@ -5,6 +5,7 @@ use super::{Item, Shared, TABLE, without_blocks};
 use crate::ledger::Ledger;
 use crate::model::{Catalog, Domain, Model, Peer};
 use crate::networks::peer_text;
+use crate::settings::in_directory;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
@@ -47,12 +48,7 @@ pub(super) fn read<'s>(
         transfers.allow.extend(transfers.notify.iter().map(peer));
     }
     zone.access(&name, shared, &mut domain, &mut transfers, ledger);
-    let is_wider;
-    (domain.secondaries, domain.transfer_allow, is_wider) = transfers.split();
-    if is_wider {
-        let reason = "servers that are notified can transfer the zone, too";
-        ledger.differ(&without_blocks(item.0), reason, "add a `key` to `secondaries`");
-    }
+    (domain.secondaries, domain.transfer_allow) = transfers.split(&without_blocks(item.0), ledger);
     if matches!(zone.value("catalog-role"), Some("interpret" | "generate")) {
         let Domain { primaries, secondaries, .. } = domain;
         if primaries.is_empty() && secondaries.is_empty() {
@@ -74,8 +70,7 @@ pub(super) fn read<'s>(
 
 /// The path of a zone file, in which `%s` is the name of the zone.
 fn path(file: &str, name: &str, storage: &str) -> String {
-    let file = file.replace("%s", name).replace("%c[0]", &name.chars().take(1).collect::<String>());
-    if file.starts_with('/') { file } else { format!("{}/{file}", storage.trim_end_matches('/')) }
+    in_directory(storage, file.replace("%s", name).replace("%c[0]", &name.chars().take(1).collect::<String>()))
 }
 
 /// A zone with its template.

@@ -4,10 +4,11 @@ use super::lists::{Client, after};
 use super::{Shared, TABLE, allowed, zone};
 use crate::ledger::Ledger;
 use crate::model::Model;
+use crate::settings::set_limit;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::toml_text::Value;
-use crate::zone_rules::{set_limit, zone_name};
+use crate::zone_rules::zone_name;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads the options into `shared` and the model.
@@ -30,6 +31,7 @@ pub(super) fn read<'s>(options: &'s Statement, shared: &mut Shared<'s>, model: &
         if !has_keys(TABLE, "options", statement, ledger) {
             continue;
         }
+        let value = statement.argument(0);
         match statement.name() {
             "directory" => ledger.keep(statement),
             "listen-on" | "listen-on-v6" => listen(statement, default_port, shared, model, ledger),
@@ -37,9 +39,9 @@ pub(super) fn read<'s>(options: &'s Statement, shared: &mut Shared<'s>, model: &
             "rate-limit" => rate_limit(statement, shared, model, ledger),
             "catalog-zones" => catalogs(statement, shared, ledger),
             "querylog" => ledger.keep(statement),
-            "tcp-clients" => set_limit(statement, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
-            "transfers-in" => set_limit(statement, "zone_transfers_in_max", 1..=1_000, model, ledger),
-            "transfers-out" => set_limit(statement, "dns_transfers_max", 0..=10_000, model, ledger),
+            "tcp-clients" => set_limit(statement, value, "dns_tcp_connections_max", 1..=1_000_000, model, ledger),
+            "transfers-in" => set_limit(statement, value, "zone_transfers_in_max", 1..=1_000, model, ledger),
+            "transfers-out" => set_limit(statement, value, "dns_transfers_max", 0..=10_000, model, ledger),
             "allow-transfer" => match shared.lists.clients(statement.block()) {
                 Ok(clients) => {
                     ledger.keep_all(statement);
@@ -121,7 +123,7 @@ fn rate_limit(statement: &Statement, shared: &Shared<'_>, model: &mut Model, led
     ledger.keep(statement);
     for option in statement.nested() {
         ledger.keep_all(option);
-        let mut limit = |key, max| set_limit(option, key, 0..=max, model, ledger);
+        let mut limit = |key, max| set_limit(option, option.argument(0), key, 0..=max, model, ledger);
         match option.name() {
             "responses-per-second" => limit("dns_udp_replies_per_second_max", 1_000_000),
             "errors-per-second" => limit("dns_udp_errors_per_second_max", 1_000_000),
@@ -182,16 +184,32 @@ pub(super) fn logging(statement: &Statement, shared: &Shared<'_>, model: &mut Mo
     let Some(channel) = statement.nested().find(is_channel) else { return };
     if let Some(file) = channel.find("file") {
         model.log.push(("queries", shared.path(file.argument(0)).into()));
-        let size = after(file, "size").map(str::to_ascii_lowercase);
-        let size = size.as_deref().and_then(|size| size.strip_suffix('m')).and_then(|size| size.parse::<u64>().ok());
-        if let Some(size) = size.filter(|size| (1..=1_048_576).contains(size)) {
-            model.log.push(("rotate", format!("{size}MiB").into()));
+        let rotate = after(file, "size").map(rotation);
+        let keep = after(file, "versions").map(|text| text.parse().ok().filter(|count| (1..=1_000).contains(count)));
+        match (rotate, keep) {
+            (None, None) => {}
+            (Some(Some(size)), None) => model.log.push(("rotate", size.into())),
+            (Some(Some(size)), Some(Some(count))) => {
+                model.log.extend([("rotate", size.into()), ("keep", Value::Number(count))]);
+            }
+            _ => ledger.differ(file, "the log is not rotated", "set `rotate` and `keep` in [log]"),
         }
-        let versions = after(file, "versions").and_then(|text| text.parse().ok());
-        model
-            .log
-            .extend(versions.filter(|count| (1..=1_000).contains(count)).map(|count| ("keep", Value::Number(count))));
     } else if channel.find("syslog").is_some() {
         model.log.push(("queries", "syslog".into()));
     }
+}
+
+/// A size of BIND, such as `10m`, in the form of the configuration.
+fn rotation(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let digits = text.trim_end_matches(|next: char| next.is_ascii_alphabetic());
+    let (unit, factor) = match &text[digits.len()..] {
+        "k" | "kb" => ("KiB", 1 << 10),
+        "m" | "mb" => ("MiB", 1 << 20),
+        "g" | "gb" => ("GiB", 1 << 30),
+        "" => ("B", 1),
+        _ => return None,
+    };
+    let size: u64 = digits.parse().ok()?;
+    (1 << 10..=1 << 40).contains(&size.checked_mul(factor)?).then(|| format!("{size}{unit}"))
 }

@@ -51,13 +51,8 @@ pub(super) fn read(statement: &Statement, shared: &Shared<'_>, model: &mut Model
     // Zones without their own rules have those of [dns].
     let has_own = has_own_allow || has_own_notify || !shared.transfers.notify.is_empty();
     if has_own {
-        let (secondaries, allow, is_wider) = transfers.split();
-        (domain.secondaries, domain.transfer_allow) = (secondaries, allow);
         let notify = statement.find("also-notify").unwrap_or(statement);
-        if is_wider {
-            let reason = "servers that are notified can transfer the zone, too";
-            ledger.differ(notify, reason, "add a `key` to `secondaries`");
-        }
+        (domain.secondaries, domain.transfer_allow) = transfers.split(notify, ledger);
     }
     if let Some(primaries) = shared.catalogs.get(&name) {
         let primaries = if primaries.is_empty() { domain.primaries } else { primaries.clone() };

@@ -4,6 +4,7 @@ use super::{TABLE, named};
 use crate::ledger::Ledger;
 use crate::model::{Catalog, Domain, Model, Peer};
 use crate::networks::{network, peer_text, socket_address};
+use crate::settings::in_directory;
 use crate::syntax::Statement;
 use crate::table::has_keys;
 use crate::zone_rules::{Transfers, is_first, key_name, zone_name};
@@ -45,11 +46,7 @@ pub(super) fn read(
     if parts.has_exception {
         parts.transfers.allow.retain(|peer| peer.key.is_some());
     }
-    let (secondaries, transfer_allow, is_wider) = parts.transfers.split();
-    if is_wider {
-        let reason = "servers that are notified can transfer the zone, too";
-        ledger.differ(section, reason, "add a `key` to `secondaries`");
-    }
+    let (secondaries, transfer_allow) = parts.transfers.split(section, ledger);
     let is_catalog = matches!(parts.catalog.as_deref(), Some("consumer" | "producer"));
     let is_producer = parts.catalog.as_deref() == Some("producer");
     if is_catalog && (if is_producer { secondaries.is_empty() } else { parts.primaries.is_empty() }) {
@@ -90,12 +87,7 @@ fn path(file: &str, name: &str, directory: &str) -> String {
         file.replace("%s", name).replace("%1", &character(0)).replace("%2", &character(1)).replace("%3", &character(2));
     let labels: Vec<&str> = name.rsplit('.').collect();
     let label = |at: usize| labels.get(at).copied().unwrap_or(".");
-    let file = file.replace("%z", label(0)).replace("%y", label(1)).replace("%x", label(2));
-    if file.starts_with('/') || directory.is_empty() {
-        file
-    } else {
-        format!("{}/{file}", directory.trim_end_matches('/'))
-    }
+    in_directory(directory, file.replace("%z", label(0)).replace("%y", label(1)).replace("%x", label(2)))
 }
 
 fn add(

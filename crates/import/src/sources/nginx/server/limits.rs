@@ -2,6 +2,7 @@
 
 use super::Reader;
 use crate::place::Place;
+use crate::settings::{set_idle_timeout, set_limit};
 use crate::sources::nginx::values::{log_format, seconds};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
@@ -46,36 +47,37 @@ impl<'s> Reader<'s, '_> {
     }
 
     pub(super) fn limit(&mut self, statement: &'s Statement, place: &Place) {
-        let nearest = "set it in [limits]";
         if !place.is_whole() && statement.name() != "keepalive_timeout" {
-            return self.ledger.miss(statement, "a limit applies to all paths of the server", nearest);
+            return self.ledger.miss(statement, "a limit applies to all paths of the server", "set it in [limits]");
         }
-        let is_set = match statement.name() {
-            "keepalive_timeout" => match seconds(statement.argument(0)).filter(|seconds| (1..=3_600).contains(seconds))
-            {
-                Some(seconds) => self.model.set_limit("http_idle_timeout", format!("{seconds}s").into()),
-                None => true,
-            },
-            "limit_conn" => match statement.argument(1).parse().ok().filter(|count| (1..=1_000_000).contains(count)) {
-                Some(count) => self.model.set_limit("http_connections_per_client_max", Value::Number(count)),
-                None => false,
-            },
+        let (first, second) = (statement.argument(0), statement.argument(1));
+        match statement.name() {
+            "keepalive_timeout" => {
+                set_idle_timeout(statement, seconds(first), "http_idle_timeout", 60, self.model, self.ledger);
+            }
+            "limit_conn" => {
+                let key = "http_connections_per_client_max";
+                set_limit(statement, second, key, 1..=1_000_000, self.model, self.ledger);
+            }
             _ => self.limit_requests(statement),
-        };
-        if is_set {
-            self.ledger.keep(statement);
-        } else {
-            self.ledger.miss(statement, "the limit of all servers has another value already", nearest);
         }
     }
 
     /// `limit_req zone=NAME burst=20`.
-    fn limit_requests(&mut self, statement: &Statement) -> bool {
+    fn limit_requests(&mut self, statement: &Statement) {
         let value =
             |name: &str| statement.texts().into_iter().find_map(|text| text.strip_prefix(name).map(str::to_owned));
-        let Some(rate) = value("zone=").and_then(|name| self.shared.rates.get(&name).copied()) else { return false };
+        let nearest = "set `http_requests_per_second_max` in [limits]";
+        let Some(rate) = value("zone=").and_then(|name| self.shared.rates.get(&name).copied()) else {
+            return self.ledger.miss(statement, "the rate of the zone is unknown", nearest);
+        };
         let burst = value("burst=").and_then(|burst| burst.parse().ok()).unwrap_or(1_u64).clamp(1, LIMIT_MAX);
-        self.model.set_limit("http_requests_per_second_max", Value::Number(rate.clamp(1, LIMIT_MAX)))
-            && self.model.set_limit("http_requests_at_once_max", Value::Number(burst))
+        let is_set = self.model.set_limit("http_requests_per_second_max", Value::Number(rate.clamp(1, LIMIT_MAX)))
+            && self.model.set_limit("http_requests_at_once_max", Value::Number(burst));
+        if is_set {
+            self.ledger.keep(statement);
+        } else {
+            self.ledger.miss(statement, "the limit has another value already", nearest);
+        }
     }
 }
