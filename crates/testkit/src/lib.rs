@@ -32,6 +32,8 @@ pub use processes::{
 pub use server::{ListenerCounts, TestServer};
 pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};
 
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,10 +79,15 @@ pub fn wait_within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bo
     start.elapsed()
 }
 
+/// The number in a variable of the environment, which makes a test longer.
+pub fn number_or<N: FromStr<Err: Debug>>(variable: &str, default: N) -> N {
+    let given = std::env::var(variable).ok();
+    given.map_or(default, |text| text.parse().unwrap_or_else(|error| panic!("{variable}={text}: {error:?}")))
+}
+
 /// A seed for random numbers: from the variable `SANDERLING_SEED`, or different in each run. The seed is printed.
 pub fn seed() -> u64 {
-    let given = std::env::var("SANDERLING_SEED").ok().map(|text| text.parse().expect("SANDERLING_SEED is a number"));
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    let seed = number_or("SANDERLING_SEED", fastrand::u64(..));
     println!("SANDERLING_SEED={seed}");
     seed
 }

@@ -14,7 +14,7 @@ const CATALOG: &str = "catalog.example";
 
 /// Zones of a catalog in the tests with other programs: few, unless the variable asks for more.
 fn zone_count() -> usize {
-    std::env::var("SANDERLING_CATALOG_ZONES").map_or(20, |count| count.parse().expect("a number"))
+    sanderling_testkit::number_or("SANDERLING_CATALOG_ZONES", 20)
 }
 
 fn zone(text: &str) -> String {

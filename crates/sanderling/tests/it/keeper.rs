@@ -165,7 +165,7 @@ fn killed_keeper_is_replaced_and_no_handshake_fails() {
     let directory = domain(&format!("{CONFIG}{PATIENT}"), P256);
     let (server, https) = start(&directory);
     let server_process = server.server_process_id();
-    let kill_count: u32 = std::env::var("SANDERLING_KILLS").map_or(5, |count| count.parse().expect("a number"));
+    let kill_count: u32 = sanderling_testkit::number_or("SANDERLING_KILLS", 5);
     let mut connection = OpenConnection::open(https);
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -8,8 +8,8 @@
 use super::name_servers::{NameServer, Program, Unbound};
 use sanderling_testkit::dns::{self, A, CDS, MX, NOERROR, NXDOMAIN, Question, TXT, is_served, is_signed};
 use sanderling_testkit::{
-    ListenerCounts, Pauses, TestDirectory, TestServer, dig, free_address, free_address_at, run_program, run_to_end,
-    sanderling, seed, wait_until,
+    ListenerCounts, Pauses, TestDirectory, TestServer, dig, free_address, free_address_at, number_or, run_program,
+    run_to_end, sanderling, seed, wait_until,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -453,11 +453,6 @@ fn rollover_waits_for_another_signer_to_take_over_the_keys() {
         domains.directory.control("reload")
     };
     assert!(refused.errors.contains("cannot become unsigned"), "{refused}");
-}
-
-/// The value of a variable of the environment for long runs.
-pub(crate) fn number_or(variable: &str, default: usize) -> usize {
-    std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
 #[test]

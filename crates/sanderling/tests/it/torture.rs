@@ -96,8 +96,7 @@ fn zone_takes_updates_after_one_that_was_not_stored() {
 
 #[test]
 fn all_zones_take_changes_after_a_fault_of_the_agent_or_the_keeper() {
-    let fault_count = env::var("SANDERLING_ZONE_FAULTS").ok().and_then(|text| text.parse().ok());
-    check_zones(&[], fault_count.unwrap_or(ZONE_FAULTS));
+    check_zones(&[], sanderling_testkit::number_or("SANDERLING_ZONE_FAULTS", ZONE_FAULTS));
 }
 
 const SIGNED_ZONE: &str = "$TTL 300\n@ SOA ns1 host 7 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\n";

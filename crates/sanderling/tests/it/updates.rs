@@ -523,7 +523,7 @@ fn kills(total: usize, random: &mut fastrand::Rng) -> Vec<(usize, &'static str)>
 #[test]
 fn acknowledged_updates_are_there_whatever_is_killed() {
     const CLIENTS: usize = 16;
-    let total: usize = std::env::var("SANDERLING_UPDATES").map_or(400, |text| text.parse().expect("a number"));
+    let total = sanderling_testkit::number_or("SANDERLING_UPDATES", 400);
     let kills = kills(total, &mut fastrand::Rng::with_seed(sanderling_testkit::seed()));
     let directory = configure("", "dns_update_timeout = \"1s\"\ndns_udp_errors_per_second_max = 1000000");
     let server = start(&directory);

@@ -4,11 +4,10 @@
 //! `SANDERLING_SIGNED_ZONES` is the number of zones, for long runs.
 
 use super::name_servers::Unbound;
-use super::rollovers::number_or;
 use fastrand::Rng;
 use sanderling_testkit::dns::{A, AAAA, CDS, CNAME, DNSKEY, DS, MX, NS, Question, Record, SOA, TXT};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, Pauses, TestDirectory, TestServer, free_address, run_to_end, sanderling, seed,
+    DEADLINE, ListenerCounts, Pauses, TestDirectory, TestServer, free_address, number_or, run_to_end, sanderling, seed,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

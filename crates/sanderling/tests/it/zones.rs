@@ -338,7 +338,7 @@ fn mutated(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 
 #[test]
 fn answers_stay_after_each_broken_zone_file() {
-    let count = std::env::var("SANDERLING_MUTATIONS").map_or(150, |count| count.parse().expect("a number"));
+    let count = sanderling_testkit::number_or("SANDERLING_MUTATIONS", 150);
     let seed = sanderling_testkit::seed();
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);

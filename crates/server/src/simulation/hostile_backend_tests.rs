@@ -10,7 +10,7 @@ use super::backend_tests::{backend, backend_route, route, simulate_routes};
 use super::*;
 use messages::{Message, Read, Reader, read};
 use sanderling_site_rules::{BackendRoute, RouteAction};
-use sanderling_testkit::seed;
+use sanderling_testkit::{number_or, seed};
 
 const MESSAGES_DEFAULT: usize = 2_000;
 /// Messages of one simulation: connections to the backend are shared by them.
@@ -22,8 +22,7 @@ const TURNS_MAX: usize = 64;
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: example.com\r\n\r\n";
 
 fn message_count() -> usize {
-    let given = std::env::var("SANDERLING_HOSTILE").ok();
-    given.map_or(MESSAGES_DEFAULT, |text| text.parse().expect("SANDERLING_HOSTILE is a number"))
+    number_or("SANDERLING_HOSTILE", MESSAGES_DEFAULT)
 }
 
 /// Runs `act` with a server that passes all requests on, and the numbers of its messages.

@@ -136,7 +136,7 @@ fn serve(sockets: &Sockets, worker_count: usize, ready: &mpsc::Sender<()>, stop:
 
 #[test]
 fn no_request_is_lost_when_a_server_replaces_another() {
-    let change_count = std::env::var("SANDERLING_CHANGES").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let change_count = sanderling_testkit::number_or("SANDERLING_CHANGES", 8);
     let (sets, http, dns) = bind(2);
     let sockets = Sockets { sets, http, dns };
     let counts: [Counts; KINDS.len()] = Default::default();

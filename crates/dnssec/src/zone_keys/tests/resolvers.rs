@@ -358,7 +358,7 @@ const ZSK_ROLLOVER: (KeyPolicy, Scenario) = (SPLIT, Scenario::Command(RolloverKe
 fn unbound_finds_all_answers_secure_at_simulated_times_of_each_rollover() {
     let to_ed25519 = |policy| (policy, Scenario::Policy(KeyPolicy { algorithm: Algorithm::Ed25519, ..policy }));
     let seed = seed();
-    let rounds = std::env::var("SANDERLING_ROLLOVERS").map_or(1, |text| text.parse().expect("a number"));
+    let rounds = sanderling_testkit::number_or("SANDERLING_ROLLOVERS", 1);
     for round in 0..rounds {
         let compromised = (SPLIT, Scenario::Compromised(RolloverKeys::All));
         for rollover in [CSK_ROLLOVER, KSK_ROLLOVER, ZSK_ROLLOVER, to_ed25519(CSK), to_ed25519(SPLIT), compromised] {

@@ -13,8 +13,7 @@ const PIECE_BYTES: usize = 100_000;
 
 #[test]
 fn reloads_and_upgrades_cut_no_web_socket_and_no_upload() {
-    let reloads = std::env::var("SANDERLING_BACKEND_RELOADS").ok();
-    let reloads = reloads.map_or(RELOADS_DEFAULT, |text| text.parse().expect("a number"));
+    let reloads = sanderling_testkit::number_or("SANDERLING_BACKEND_RELOADS", RELOADS_DEFAULT);
     let application = Application::node();
     let keys =
         |number: usize| route("/", &format!("proxy = \"{}\"\ntimeout = \"{}s\"", application.url(), 60 + number));

@@ -7,7 +7,9 @@
 
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
 use sanderling_testkit::dns::{TXT, data};
-use sanderling_testkit::{Ended, TestServer, curl, run_program, sanderling, send_signal, wait_until, wait_within};
+use sanderling_testkit::{
+    Ended, TestServer, curl, number_or, run_program, sanderling, seed, send_signal, wait_until, wait_within,
+};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
@@ -43,11 +45,6 @@ impl Setup {
     pub(super) fn chain(&self) -> Vec<u8> {
         fs::read(self.directory.path().join("state/certificates/example.com/fullchain.pem")).unwrap_or_default()
     }
-}
-
-/// The value of a variable of the environment for long runs.
-fn number_or(variable: &str, default: usize) -> usize {
-    std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
 /// A server in place of the authority, which sends the same answer to each request for the directory.
@@ -329,10 +326,7 @@ fn many_domains_get_certificates_from_an_empty_state_folder() {
 #[test]
 fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
     let kills = number_or("SANDERLING_KILLS", 4);
-    let seed =
-        std::env::var("SANDERLING_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
-    println!("SANDERLING_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed());
     let mut setup = Setup::new("zone = \"example.com.zone\"");
     setup.start_pebble();
     let server = setup.start_server();

@@ -38,7 +38,7 @@ fn update_until(server: SocketAddr, directory: &TestDirectory, client: usize, en
 /// acknowledged update is in effect afterwards.
 fn update_during(server: &TestServer, directory: &TestDirectory, replace: impl Fn(usize)) -> BTreeMap<String, usize> {
     const CLIENTS: usize = 4;
-    let rounds: usize = std::env::var("SANDERLING_REPLACEMENTS").map_or(3, |text| text.parse().expect("a number"));
+    let rounds = sanderling_testkit::number_or("SANDERLING_REPLACEMENTS", 3);
     let ends = AtomicBool::new(false);
     let mut all = BTreeMap::new();
     thread::scope(|scope| {

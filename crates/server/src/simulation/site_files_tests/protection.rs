@@ -430,7 +430,7 @@ impl Browser<'_, '_> {
 }
 
 fn site_count() -> usize {
-    std::env::var("SANDERLING_PROTECTED_SITES").map_or(SITE_COUNT, |text| text.parse().expect("a number"))
+    sanderling_testkit::number_or("SANDERLING_PROTECTED_SITES", SITE_COUNT)
 }
 
 #[test]
