@@ -14,11 +14,12 @@ use sanderling_testkit::{
     Ended, ListenerCounts, TestDirectory, TestServer, curl, free_address, send_signal, wait_until,
 };
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 const APPLICATION_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/application.js");
+const WEBSOCKET_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/websocket.js");
 const APPLICATION_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/application.py");
 
 /// How a client speaks to the server.
@@ -31,6 +32,19 @@ enum Front {
 }
 
 const FRONTS: [Front; 4] = [Front::Http1, Front::Http2, Front::Https1, Front::Https2];
+
+/// An application in this process: `serve` has each connection, in a thread of its own.
+fn accept_with(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
 
 /// An application that runs; it is killed when this is dropped.
 struct Application {
@@ -284,9 +298,4 @@ fn route(path: &str, keys: &str) -> String {
 /// All requests go to this application.
 fn all_to(application: &Application) -> String {
     route("/", &format!("proxy = \"{}\"", application.url()))
-}
-
-/// A file of the tests, for programs.
-fn path_of(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/backends").join(name).display().to_string()
 }

@@ -2,14 +2,13 @@
 //!
 //! `SANDERLING_RESTARTS` is the number of restarts under load.
 
-use super::{Application, Front, Proxy, Setup, all_to, route};
+use super::{Application, Front, Proxy, Setup, accept_with, all_to, route};
 use sanderling_testkit::http::{HttpClient, response_to};
-use sanderling_testkit::{allow_descriptors, resident_bytes, udp_reply, wait_until};
+use sanderling_testkit::{allow_descriptors, number_or, resident_bytes, udp_reply, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 const RESTARTS_DEFAULT: usize = 20;
 const CLIENTS: usize = 4;
@@ -23,27 +22,13 @@ const WAITING: usize = 2_000;
 /// Memory for each of them: a connection of the client and one to the application, with their buffers.
 const BYTES_PER_WAITING_REQUEST: u64 = 20 * 1024;
 
-/// An application in this process: `serve` has each connection, in a thread of its own.
-fn accept_with(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    let address = listener.local_addr().expect("bound");
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let serve = serve.clone();
-            thread::spawn(move || serve(stream));
-        }
-    });
-    address
-}
-
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n\r\n")
 }
 
 #[test]
 fn restarts_under_load_lose_no_safe_request() {
-    let restarts = std::env::var("SANDERLING_RESTARTS").ok();
-    let restarts = restarts.map_or(RESTARTS_DEFAULT, |text| text.parse().expect("SANDERLING_RESTARTS is a number"));
+    let restarts = number_or("SANDERLING_RESTARTS", RESTARTS_DEFAULT);
     let mut application = Application::node();
     let keys = route("/", &format!("proxy = \"{}\"\nconnect_timeout = \"30s\"", application.url()));
     let proxy = Proxy::new(&keys);
@@ -115,11 +100,10 @@ fn stopped_application_gets_504_and_answers_after_it_continues() {
 #[test]
 fn killed_application_fails_alone_and_is_found_again() {
     let (mut application, other) = (Application::node(), Application::node());
-    let url = |application: &Application| application.url();
     let keys = [
         // One of the two servers answers for both.
-        route("/both/", &format!("proxy = [\"{}\", \"{}\"]\nstrip_prefix = true", url(&application), url(&other))),
-        route("/", &format!("proxy = \"{}\"\nconnect_timeout = \"100ms\"", url(&application))),
+        route("/both/", &format!("proxy = [\"{}\", \"{}\"]\nstrip_prefix = true", application.url(), other.url())),
+        route("/", &format!("proxy = \"{}\"\nconnect_timeout = \"100ms\"", application.url())),
     ];
     let proxy = Proxy::new(&keys.concat());
     assert_eq!(proxy.ask(Front::Http1, "/pid", &[]).status, 200);
@@ -174,7 +158,7 @@ fn slow_and_broken_responses_are_whole_or_errors() {
 }
 
 #[test]
-fn requests_that_wait_for_a_silent_application_delay_nothing_else() {
+fn requests_that_wait_for_a_silent_application_stop_nothing_else() {
     // The ends of the clients, and those of the application.
     allow_descriptors(3 * WAITING as u64);
     let application = Application::node();
@@ -197,28 +181,16 @@ fn requests_that_wait_for_a_silent_application_delay_nothing_else() {
     let sections = "[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"localhost\"]\nsite = \"public2\"\n".to_owned();
     let proxy = Proxy::with(Setup { keys, sections, dns: 1, ..Setup::default() }, &files);
     let query = b"\0\x19\0\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x06\0\x01";
-    let measure = |what: &str| {
+    let check_others = || {
         let mut client = HttpClient::connect(proxy.http());
-        let mut times: [Vec<Duration>; 3] = Default::default();
         for _ in 0..200 {
-            let begin = Instant::now();
             assert_eq!(client.get("/").text(), "static\n");
-            times[0].push(begin.elapsed());
-            let begin = Instant::now();
             assert_eq!(udp_reply(proxy.server.dns(), query)[..4], *b"\0\x19\x84\0");
-            times[1].push(begin.elapsed());
-            let begin = Instant::now();
             client.send(get("/pid"));
             assert_eq!(client.response().status, 200);
-            times[2].push(begin.elapsed());
         }
-        times.iter_mut().for_each(|times| times.sort());
-        println!(
-            "{what}: p99 of files {:?}, DNS {:?}, another application {:?}",
-            times[0][197], times[1][197], times[2][197]
-        );
     };
-    measure("before");
+    check_others();
     let process = proxy.server.server_process_id();
     let before_bytes = resident_bytes(process);
     let request = get("/silent");
@@ -229,7 +201,7 @@ fn requests_that_wait_for_a_silent_application_delay_nothing_else() {
         waiting.push(stream);
     }
     wait_until("all requests wait", || accepted.load(Ordering::Relaxed) == WAITING);
-    measure("with 2,000 requests that wait");
+    check_others();
     let grown_bytes = resident_bytes(process).saturating_sub(before_bytes);
     println!("{} KiB for {WAITING} requests that wait", grown_bytes / 1024);
     assert!(grown_bytes < WAITING as u64 * BYTES_PER_WAITING_REQUEST, "{grown_bytes}");

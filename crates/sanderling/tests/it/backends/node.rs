@@ -1,6 +1,6 @@
 //! An application of Node: requests, uploads, downloads, events, WebSockets, and its faults.
 
-use super::{Application, FRONTS, Front, Proxy, all_to, path_of, route};
+use super::{Application, FRONTS, Front, Proxy, WEBSOCKET_JS, all_to, route};
 use sanderling_testkit::http::{HttpClient, response_to};
 use sanderling_testkit::{random_bytes, run_program, seed};
 
@@ -118,7 +118,7 @@ fn web_sockets_are_tunnels_with_and_without_encryption() {
     assert_eq!(client.tcp().read_to_close(), answer(8, ""));
 
     let (host, port) = (proxy.https.ip().to_string(), proxy.https.port().to_string());
-    let arguments = [&path_of("websocket.js"), &host, &port, "example.com", "/socket", "one", "two"];
+    let arguments = [WEBSOCKET_JS, &host, &port, "example.com", "/socket", "one", "two"];
     let received = run_program("node", "nodejs", &arguments);
     let expected = [answer(1, "one"), answer(1, "two"), answer(8, "")].concat();
     assert!(received.output.ends_with(&expected), "{received}");

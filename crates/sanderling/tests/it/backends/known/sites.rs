@@ -3,14 +3,14 @@
 use super::Known;
 use crate::backends::node::answer;
 use crate::backends::php::Php;
-use crate::backends::{Application, path_of};
+use crate::backends::{Application, WEBSOCKET_JS};
 use sanderling_testkit::{TestDirectory, run_program};
 use std::os::unix::fs::PermissionsExt;
 
 /// The response of a WebSocket that sends a message back.
 fn check_web_socket(site: &Known, host: &str, path: &str) {
     let (ip, port) = (site.https.ip().to_string(), site.https.port().to_string());
-    let received = run_program("node", "nodejs", &[&path_of("websocket.js"), &ip, &port, host, path, "hello"]);
+    let received = run_program("node", "nodejs", &[WEBSOCKET_JS, &ip, &port, host, path, "hello"]);
     assert!(received.output.ends_with(&[answer(1, "hello"), answer(8, "")].concat()), "{path}: {received}");
 }
 
