@@ -8,16 +8,12 @@ mod cases;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::domain::Domain;
+use crate::nginx::Nginx;
 use cases::Case;
-use sanderling_testkit::{DEADLINE, RawConnection, TestDirectory, run_program, wait_until};
+use sanderling_testkit::{RawConnection, TestDirectory, run_program};
 
 const CASE_COUNT_MIN: usize = 400;
 /// Sent after each request.
@@ -171,7 +167,9 @@ fn each_difference_to_nginx_is_explained_by_a_rule() {
         let modified = SystemTime::UNIX_EPOCH + MODIFIED;
         File::options().append(true).open(root.join(path)).and_then(|file| file.set_modified(modified)).expect("set");
     }
-    let nginx = Nginx::start(&domain);
+    let http = "charset utf-8;\ncharset_types text/plain;\ngzip_static on;\ngzip_vary on;\n\
+                types { text/html html; text/plain txt; application/gzip gz; }";
+    let nginx = Nginx::start(&domain.directory, http, "root public;");
     let ours = |request: &[u8]| {
         let mut connection = RawConnection::open(domain.server.http());
         connection.send(request);
@@ -263,52 +261,4 @@ fn answer(exchange: impl Fn(&[u8]) -> Vec<u8>, case: &Case, tag: &str) -> Answer
 fn split_head(received: &[u8]) -> Option<(String, &[u8])> {
     let end = received.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some((String::from_utf8_lossy(&received[..end]).into_owned(), &received[end + 4..]))
-}
-
-/// nginx with a domain's site, on a socket in its directory; stopped when it is dropped.
-struct Nginx {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Nginx {
-    fn start(domain: &Domain) -> Nginx {
-        let directory = domain.directory.path();
-        let socket = directory.join("nginx.sock");
-        let temporary =
-            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path t;\n"));
-        let config = format!(
-            "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n{}\
-             access_log off;\ncharset utf-8;\ncharset_types text/plain;\nabsolute_redirect off;\ngzip_static on;\ngzip_vary on;\n\
-             types {{ text/html html; text/plain txt; application/gzip gz; }}\n\
-             server {{\nlisten unix:{};\nroot public;\n}}\n}}\n",
-            temporary.concat(),
-            socket.display(),
-        );
-        domain.directory.write("nginx.conf", config.as_bytes());
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(directory).args(["-e", "stderr", "-c", "nginx.conf"]).stderr(Stdio::inherit());
-        let child = command.spawn().expect("nginx is installed: cargo xtask setup");
-        let nginx = Nginx { child, socket };
-        wait_until("nginx accepts connections", || UnixStream::connect(&nginx.socket).is_ok());
-        nginx
-    }
-
-    fn exchange(&self, request: &[u8]) -> Vec<u8> {
-        let mut stream = UnixStream::connect(&self.socket).expect("connected");
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        // A server that has refused the request may have closed already.
-        let _ = stream.write_all(request);
-        let _ = stream.shutdown(Shutdown::Write);
-        let mut received = Vec::new();
-        let _ = stream.read_to_end(&mut received);
-        received
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

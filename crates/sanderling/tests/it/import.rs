@@ -1,8 +1,8 @@
 //! Configurations of other servers, imported and served next to these servers: both give the same answers.
 
 use crate::name_servers::{NameServer, Program, SECRET, TSIG};
-use sanderling_testkit::dns::{self};
-
+use crate::nginx::Nginx;
+use sanderling_testkit::dns;
 use sanderling_testkit::http::{Response, response_to};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, run, wait_until};
 use std::net::{SocketAddr, TcpStream};
@@ -22,63 +22,41 @@ const FILES: &[(&str, &[u8])] = &[
     ("public/posts/one.html", b"one\n"),
     ("public/file.log", b"log\n"),
     ("other/index.html", b"other\n"),
-    // The password is `right`.
+    // The password is `secret`.
     ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
 ];
 
-/// Another web server; stopped when it is dropped.
-struct WebServer {
-    child: Child,
-    address: SocketAddr,
-}
+/// Caddy; stopped when it is dropped.
+struct Caddy(Child);
 
-impl Drop for WebServer {
+impl Drop for Caddy {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
-/// Starts `command`, which listens at `address`.
-fn start(mut command: Command, address: SocketAddr) -> WebServer {
-    let child = command.stdin(Stdio::null()).spawn();
-    let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask setup` installs it"));
-    let server = WebServer { child, address };
-    wait_until("the other server accepts connections", || TcpStream::connect(address).is_ok());
-    server
-}
-
 /// nginx with these servers.
-fn nginx(directory: &TestDirectory, address: SocketAddr, servers: &str) -> WebServer {
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path t;\n"));
-    let process = "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr crit;\nevents {}\n";
-    let types = "types { text/html html; application/javascript js; text/plain txt log; }\nabsolute_redirect off;\n";
-    let config = format!("{process}http {{\n{}access_log off;\n{types}{servers}\n}}\n", temporary.concat());
-    directory.write("nginx.conf", config.as_bytes());
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(directory.path()).args(["-e", "stderr", "-c", "nginx.conf"]);
-    start(command, address)
+fn nginx(directory: &TestDirectory, servers: &str) -> Nginx {
+    let types = "types { text/html html; application/javascript js; text/plain txt log; }\n";
+    Nginx::start(directory, &format!("{types}{servers}"), "")
 }
 
-fn caddy(directory: &TestDirectory, address: SocketAddr) -> WebServer {
+/// Caddy with these sites, which listen at `address`.
+fn caddy(directory: &TestDirectory, address: SocketAddr, sites: &str) -> Caddy {
+    let options = "{\n\tadmin off\n\tauto_https off\n\tlog {\n\t\tlevel ERROR\n\t}\n}\n";
+    directory.write("Caddyfile", format!("{options}{sites}").as_bytes());
     let in_home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/caddy"));
     let program = in_home.filter(|path| path.is_file()).unwrap_or_else(|| "caddy".into());
     let mut command = Command::new(program);
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(directory.argument("Caddyfile"));
-    command
-        .env("HOME", directory.path())
-        .env("XDG_DATA_HOME", directory.path())
-        .env("XDG_CONFIG_HOME", directory.path());
-    command.stderr(Stdio::null()).stdout(Stdio::null());
-    start(command, address)
-}
-
-fn start_caddy(directory: &TestDirectory, address: SocketAddr, sites: &str) -> WebServer {
-    directory.write(
-        "Caddyfile",
-        format!("{{\n\tadmin off\n\tauto_https off\n\tlog {{\n\t\tlevel ERROR\n\t}}\n}}\n{sites}").as_bytes(),
-    );
-    caddy(directory, address)
+    for variable in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+        command.env(variable, directory.path());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let caddy = Caddy(command.spawn().expect("caddy is installed: cargo xtask setup"));
+    wait_until("Caddy accepts connections", || TcpStream::connect(address).is_ok());
+    caddy
 }
 
 /// Imports `file`, and serves the result; the address `theirs` becomes a free one.
@@ -136,7 +114,7 @@ fn redirects_and_rewrites_are_those_of_nginx() {
          location ~ \\.log$ {{ return 403; }}
          }}"
     );
-    let nginx = nginx(&directory, theirs, &servers);
+    let _nginx = nginx(&directory, &servers);
     let server = serve_import(&directory, "nginx", "nginx.conf", theirs, WEB);
     let targets = [
         "/",
@@ -154,7 +132,7 @@ fn redirects_and_rewrites_are_those_of_nginx() {
         "/about.html",
     ];
     let requests: Vec<_> = targets.iter().map(|target| ("a.example", *target, "")).collect();
-    compare(server.http(), nginx.address, &["Location"], &requests);
+    compare(server.http(), theirs, &["Location"], &requests);
 }
 
 #[test]
@@ -169,11 +147,11 @@ fn fields_and_caches_are_those_of_nginx() {
          location = /about.html {{ expires -1; add_header X-Frame-Options DENY; }}
          }}"
     );
-    let nginx = nginx(&directory, theirs, &servers);
+    let _nginx = nginx(&directory, &servers);
     let server = serve_import(&directory, "nginx", "nginx.conf", theirs, WEB);
     let targets = ["/", "/guide/", "/app.js", "/about.html"];
     let requests: Vec<_> = targets.iter().map(|target| ("a.example", *target, "")).collect();
-    compare(server.http(), nginx.address, &["X-Frame-Options", "X-Guide", "Cache-Control"], &requests);
+    compare(server.http(), theirs, &["X-Frame-Options", "X-Guide", "Cache-Control"], &requests);
 }
 
 #[test]
@@ -187,7 +165,7 @@ fn hosts_and_their_redirects_are_those_of_nginx() {
          server {{ listen {theirs}; server_name *.wild.example; root {other}; }}
          server {{ listen {theirs}; server_name gone.example; return 301 https://elsewhere.example/x; }}"
     );
-    let nginx = nginx(&directory, theirs, &servers);
+    let _nginx = nginx(&directory, &servers);
     let server = serve_import(&directory, "nginx", "nginx.conf", theirs, WEB);
     let requests = [
         ("a.example", "/", ""),
@@ -197,7 +175,7 @@ fn hosts_and_their_redirects_are_those_of_nginx() {
         ("127.0.0.1", "/", ""),
         ("gone.example", "/anything", ""),
     ];
-    compare(server.http(), nginx.address, &["Location"], &requests);
+    compare(server.http(), theirs, &["Location"], &requests);
 }
 
 #[test]
@@ -216,13 +194,13 @@ fn application_and_its_start_page_are_reached_as_through_nginx() {
     let application = format!(
         "server {{ listen {backend}; location / {{ default_type text/plain; return 200 \"$request_uri $http_x_secret\"; }} }}"
     );
-    let nginx = nginx(&directory, theirs, &format!("{servers}\n{application}"));
+    let _nginx = nginx(&directory, &format!("{servers}\n{application}"));
     // Only the first server is imported.
     directory.write("first.conf", format!("http {{ {servers} }}").as_bytes());
     let server = serve_import(&directory, "nginx", "first.conf", theirs, WEB);
     let targets = ["/api/x/y?z=1", "/app/x", "/", "/users/7", "/guide/", "/app.js"];
     let requests: Vec<_> = targets.iter().map(|target| ("a.example", *target, "")).collect();
-    compare(server.http(), nginx.address, &[], &requests);
+    compare(server.http(), theirs, &[], &requests);
 }
 
 #[test]
@@ -238,17 +216,25 @@ fn passwords_and_addresses_are_those_of_nginx() {
          }}",
         directory.argument("users.htpasswd")
     );
-    let nginx = nginx(&directory, theirs, &servers);
+    let _nginx = nginx(&directory, &servers);
     let server = serve_import(&directory, "nginx", "nginx.conf", theirs, WEB);
-    let requests = [("a.example", "/admin/", ""), ("a.example", "/guide/", ""), ("a.example", "/private/", "")];
-    compare(server.http(), nginx.address, &[], &requests);
+    let targets = ["/admin/", "/guide/", "/private/"];
+    let requests: Vec<_> = targets.iter().map(|target| ("a.example", *target, "")).collect();
+    compare(server.http(), theirs, &[], &requests);
+    // `ann:secret` and `ann:wrong`.
+    for (credentials, status) in [("YW5uOnNlY3JldA==", 200), ("YW5uOndyb25n", 401)] {
+        let authorization = format!("Authorization: Basic {credentials}\r\n");
+        compare(server.http(), theirs, &[], &[("a.example", "/private/", &authorization)]);
+        let request = format!("GET /private/ HTTP/1.1\r\nHost: a.example\r\n{authorization}Connection: close\r\n\r\n");
+        assert_eq!(response_to(server.http(), &request).status, status);
+    }
 }
 
 #[test]
 fn static_site_is_that_of_caddy() {
     let (directory, theirs) = (TestDirectory::with(FILES), free_address());
     let root = directory.argument("public");
-    let caddy = start_caddy(
+    let _caddy = caddy(
         &directory,
         theirs,
         &format!(
@@ -271,8 +257,8 @@ fn static_site_is_that_of_caddy() {
         ("a.example", "/missing", ""),
         ("www.a.example", "/guide/?q=1", ""),
     ];
-    compare(server.http(), caddy.address, &["Location", "X-Frame-Options", "Cache-Control"], &requests[..5]);
-    compare(server.http(), caddy.address, &["Location"], &requests[5..]);
+    compare(server.http(), theirs, &["Location", "X-Frame-Options", "Cache-Control"], &requests[..5]);
+    compare(server.http(), theirs, &["Location"], &requests[5..]);
 }
 
 #[test]
@@ -287,12 +273,12 @@ fn application_of_a_single_page_is_that_of_caddy() {
          \thandle {{\n\t\troot * {root}\n\t\ttry_files {{path}} /index.html\n\t\tfile_server\n\t}}\n}}\n",
         theirs.port()
     );
-    let caddy = start_caddy(&directory, theirs, &format!("{site}{application}"));
+    let _caddy = caddy(&directory, theirs, &format!("{site}{application}"));
     directory.write("first", format!("{{\n\tauto_https off\n}}\n{site}").as_bytes());
     let server = serve_import(&directory, "caddy", "first", theirs, WEB);
     let targets = ["/", "/users/7", "/app.js", "/api/x/y?z=1", "/admin/index.html"];
     let requests: Vec<_> = targets.iter().map(|target| ("a.example", *target, "")).collect();
-    compare(server.http(), caddy.address, &[], &requests);
+    compare(server.http(), theirs, &[], &requests);
 }
 
 /// Compares the whole zone, and answers from it.
@@ -300,12 +286,10 @@ fn compare_zone(server: &TestServer, other: &NameServer) {
     let is_served = |address| dns::is_served(address, "example.com");
     wait_until("both servers have the zone", || is_served(server.dns()) && is_served(other.address()));
     let records = |address| {
-        let text = dig(address, &["example.com", "AXFR", "+nocomments", "+nocmd", "+nostats"]).text();
-        let mut lines: Vec<String> =
-            text.lines().filter(|line| !line.is_empty() && !line.starts_with(';')).map(normalized).collect();
-        lines.sort();
-        lines.dedup();
-        lines
+        let mut records = sorted_records(&dig(address, &["example.com", "AXFR"]).text());
+        // The SOA record begins and ends a transfer.
+        records.dedup();
+        records
     };
     let ours = records(server.dns());
     assert_eq!(ours.len(), 8, "{ours:?}");
@@ -319,17 +303,18 @@ fn compare_zone(server: &TestServer, other: &NameServer) {
         let answer = |address| {
             let text = dig(address, &[&arguments[..], &["+norec"]].concat()).text();
             let status = text.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("").to_owned();
-            let mut lines: Vec<String> =
-                text.lines().filter(|line| !line.is_empty() && !line.starts_with(';')).map(normalized).collect();
-            lines.sort();
-            (status, lines)
+            (status, sorted_records(&text))
         };
         assert_eq!(answer(server.dns()), answer(other.address()), "{arguments:?}");
     }
 }
 
-fn normalized(line: &str) -> String {
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+/// The records that `dig` has printed.
+fn sorted_records(text: &str) -> Vec<String> {
+    let records = text.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
+    let mut records: Vec<String> = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    records.sort();
+    records
 }
 
 /// Starts the other server, and this one with its imported configuration.

@@ -65,3 +65,4 @@ mod zones;
 
 mod domain;
 mod name_servers;
+mod nginx;

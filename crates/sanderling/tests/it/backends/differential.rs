@@ -3,17 +3,13 @@
 
 mod cases;
 
-use super::{Proxy, route};
-use sanderling_testkit::{DEADLINE, RawConnection, TestDirectory, wait_until};
+use super::{Proxy, accept_with, route};
+use crate::nginx::Nginx;
+use sanderling_testkit::{RawConnection, TestDirectory};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::thread;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
 
 const CASE_COUNT_MIN: usize = 60;
 
@@ -91,9 +87,17 @@ impl Difference {
 
 #[test]
 fn each_difference_to_nginx_that_an_application_sees_is_explained_by_a_rule() {
-    let (address, log) = recording_application();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&log);
+    let address = accept_with(move |stream| while record(&stream, &own).is_some() {});
     let proxy = Proxy::new(&route("/", &format!("proxy = \"{address}\"")));
-    let nginx = Nginx::start(address);
+    let server = format!(
+        "location / {{\nproxy_pass http://{address};\nproxy_http_version 1.1;\nproxy_ignore_client_abort on;\n\
+         proxy_set_header Host $http_host;\nproxy_set_header Connection \"\";\n\
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n}}"
+    );
+    let directory = TestDirectory::new();
+    let nginx = Nginx::start(&directory, "", &server);
     let take = || std::mem::take(&mut *log.lock().expect("no holder panics"));
     let ours = |request: &[u8]| {
         let mut connection = RawConnection::open(proxy.http());
@@ -150,21 +154,6 @@ fn seen(response: &[u8], recorded: &[Seen]) -> Seen {
     seen
 }
 
-/// An application that records the requests of its connections.
-fn recording_application() -> (SocketAddr, Arc<Mutex<Vec<Seen>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    let address = listener.local_addr().expect("bound");
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let own = Arc::clone(&log);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let log = Arc::clone(&own);
-            thread::spawn(move || while record(&stream, &log).is_some() {});
-        }
-    });
-    (address, log)
-}
-
 /// Reads a request, records it and answers; `None` at the end of the connection.
 fn record(stream: &TcpStream, log: &Mutex<Vec<Seen>>) -> Option<()> {
     // The proxies send nothing after a request before its response.
@@ -202,53 +191,4 @@ fn record(stream: &TcpStream, log: &Mutex<Vec<Seen>>) -> Option<()> {
     let content = if is_head { "" } else { "seen" };
     let mut stream = stream;
     stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{content}").as_bytes()).ok()
-}
-
-/// nginx in front of an application, on a socket in its directory; stopped when it is dropped.
-struct Nginx {
-    child: Child,
-    socket: PathBuf,
-    _directory: TestDirectory,
-}
-
-impl Nginx {
-    fn start(application: SocketAddr) -> Nginx {
-        let directory = TestDirectory::new();
-        let socket = directory.path().join("nginx.sock");
-        let temporary =
-            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path t;\n"));
-        let config = format!(
-            "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n{}\
-             access_log off;\nserver {{\nlisten unix:{};\nlocation / {{\nproxy_pass http://{application};\n\
-             proxy_http_version 1.1;\nproxy_ignore_client_abort on;\nproxy_set_header Host $http_host;\nproxy_set_header Connection \"\";\n\
-             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n}}\n}}\n}}\n",
-            temporary.concat(),
-            socket.display(),
-        );
-        directory.write("nginx.conf", config.as_bytes());
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(directory.path()).args(["-e", "stderr", "-c", "nginx.conf"]).stderr(Stdio::inherit());
-        let child = command.spawn().expect("nginx is installed: cargo xtask setup");
-        let nginx = Nginx { child, socket, _directory: directory };
-        wait_until("nginx accepts connections", || UnixStream::connect(&nginx.socket).is_ok());
-        nginx
-    }
-
-    fn exchange(&self, request: &[u8]) -> Vec<u8> {
-        let mut stream = UnixStream::connect(&self.socket).expect("connected");
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        // A server that has refused the request may have closed already.
-        let _ = stream.write_all(request);
-        let _ = stream.shutdown(Shutdown::Write);
-        let mut received = Vec::new();
-        let _ = stream.read_to_end(&mut received);
-        received
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
