@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns1 host 7 3600 600 86400 60\n@ NS ns1\n@ NS ns2\nns1 A 127.0.0.1\nns2 A 127.0.0.2\n\
@@ -102,6 +103,13 @@ impl World {
         if server.is_some() && !self.more.contains("dnssec") {
             wait_until("the zone", || dns::serial(self.dns, "example.test").is_some());
         }
+        let parents = ["--parent-server", &self.parent.to_string(), "--parent-server", &second_parent.to_string()];
+        let ended = self.run_doctor(&[&["--json"][..], &parents].concat());
+        (ended.code(), findings(&ended), ended)
+    }
+
+    /// Runs `doctor` with these arguments.
+    fn run_doctor(&self, arguments: &[&str]) -> Ended {
         let mut command = match self.open_files {
             None => sanderling(),
             Some(limit) => {
@@ -111,10 +119,18 @@ impl World {
             }
         };
         let (config, control) = (self.directory.argument("sanderling.toml"), self.directory.argument("control"));
-        command.args(["doctor", "--json", "--config", &config, "--control", &control]);
-        command.args(["--parent-server", &self.parent.to_string(), "--parent-server", &second_parent.to_string()]);
-        let ended = run_to_end(command, DEADLINE);
-        (ended.code(), findings(&ended), ended)
+        command.args(["doctor", "--config", &config, "--control", &control]).args(arguments);
+        run_to_end(command, DEADLINE)
+    }
+
+    /// Makes a state folder of another user, for a zone that is signed; no server runs.
+    fn add_state_of(&mut self, user: &str) -> PathBuf {
+        self.serves = false;
+        let state = self.directory.path().join("state/state");
+        fs::create_dir_all(&state).expect("created");
+        set_owner(&state, user);
+        self.more = "dnssec = true\n".to_owned();
+        state
     }
 }
 
@@ -132,10 +148,9 @@ fn findings(ended: &Ended) -> Vec<Finding> {
 fn nothing_is_wrong_with_a_domain_that_works() {
     let (code, findings, ended) = World::new().doctor();
     assert_eq!(code, Some(0), "{ended}");
-    for check in ["configuration", "server", "ports", "open files", "delegation", "glue", "name servers", "DS"] {
-        assert!(findings.iter().any(|finding| finding.0 == check && finding.1 == "good"), "{check}: {ended}");
-    }
-    for check in ["addresses", "connections"] {
+    let of_machine = ["configuration", "server", "ports", "open files"];
+    let of_domain = ["delegation", "glue", "name servers", "DS", "addresses", "connections"];
+    for check in of_machine.into_iter().chain(of_domain) {
         assert!(findings.iter().any(|finding| finding.0 == check && finding.1 == "good"), "{check}: {ended}");
     }
     assert!(ended.text().contains("curl -I http://example.test/"), "{ended}");
@@ -268,13 +283,10 @@ const FAULTS: &[Fault] = &[
     ),
     (
         |world| {
-            world.serves = false;
-            let state = world.directory.path().join("state/state");
-            fs::create_dir_all(&state).expect("created");
+            let state = world.add_state_of("sanderling");
             fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("set");
             fs::write(state.join("version"), "99\n").expect("written");
             set_owner(&state, "sanderling");
-            world.more = "dnssec = true\n".to_owned();
         },
         "configuration",
         &["state/state", "99"],
@@ -321,17 +333,7 @@ fn rights_that_the_user_of_the_server_lacks_are_named() {
             "configuration",
             &["cannot read the site", "public"],
         ),
-        (
-            |world| {
-                world.serves = false;
-                let state = world.directory.path().join("state/state");
-                fs::create_dir_all(&state).expect("created");
-                set_owner(&state, "nobody");
-                world.more = "dnssec = true\n".to_owned();
-            },
-            "configuration",
-            &["belongs to user nobody", "chown"],
-        ),
+        (|world| drop(world.add_state_of("nobody")), "configuration", &["belongs to user nobody", "chown"]),
         (
             |world| {
                 world.directory.write("zones/tsig.key", b"c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=\n");
@@ -369,10 +371,7 @@ fn ds_records_that_are_missing_or_of_another_key_are_named() {
         TestServer::start(&["serve", "--zone", &zone, "--dns", &parent.to_string()], ONE_DNS)
     };
     let wrong = || {
-        let mut command = sanderling();
-        let (config, control) = (world.directory.argument("sanderling.toml"), world.directory.argument("control"));
-        command.args(["doctor", "--json", "--config", &config, "--control", &control]);
-        let ended = run_to_end(command, DEADLINE);
+        let ended = world.run_doctor(&["--json"]);
         let is_wrong = |finding: &Finding| finding.1 == "wrong";
         findings(&ended).into_iter().filter(is_wrong).map(|finding| format!("{}: {}", finding.0, finding.2)).collect()
     };
@@ -445,10 +444,7 @@ fn certificates_are_judged_as_clients_see_them() {
 fn text_has_the_marks_and_the_counts() {
     let world = World::new();
     world.directory.write("sanderling.toml", b"workers = \n");
-    let mut command = sanderling();
-    command.args(["doctor", "--config", &world.directory.argument("sanderling.toml"), "--control"]);
-    command.arg(world.directory.argument("control"));
-    let ended = run_to_end(command, DEADLINE);
+    let ended = world.run_doctor(&[]);
     let text = ended.text();
     assert_eq!(ended.code(), Some(1), "{ended}");
     for part in ["configuration\n  WRONG ", "server\n  WRONG sanderling: it does not run", " wrong, 0 not known"] {
