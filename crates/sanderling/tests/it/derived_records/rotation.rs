@@ -5,15 +5,10 @@
 use super::setup;
 use crate::certificates::Setup;
 use crate::name_servers::{NameServer, Program};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use sanderling_testkit::dns::{Question, Record, Reply, is_served};
 use sanderling_testkit::{UdpClient, free_address_at, send_signal, wait_until, wait_within};
 use sanderling_tls::Certificate;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,8 +88,7 @@ fn check_renewals(
     default_count: usize,
     start: impl FnOnce(SocketAddr) -> Vec<NameServer>,
 ) {
-    let text = std::env::var("SANDERLING_RENEWALS").ok();
-    let renewal_count = text.map_or(default_count, |text| text.parse().expect("a number"));
+    let renewal_count = sanderling_testkit::number_or("SANDERLING_RENEWALS", default_count);
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();
@@ -108,18 +102,17 @@ fn check_renewals(
         wait_until("it serves the zone", || is_served(*address, "example.com"));
         wait_until("two keys are pinned", || names.look_up(*address).pinned.len() == 2);
     }
-    let client = client_config();
     let is_stopped = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
-        let checker = scope.spawn(|| compare(&is_stopped, &client, https, &addresses, &names));
+        let checker = scope.spawn(|| compare(&is_stopped, https, &addresses, &names));
         let stop = StopOnDrop(&is_stopped);
-        let mut key = wait_for_key(&client, https, |_| true);
+        let mut key = wait_for_key(https, |_| true);
         for renewal in 0..renewal_count {
             // The renewal is refused until the next key has been in all caches.
             wait_within(RENEWAL_DEADLINE, "the renewal begins", || {
                 setup.directory.control_with("renew", &["example.com"]).code() == Some(0)
             });
-            key = wait_for_key(&client, https, |other| *other != key);
+            key = wait_for_key(https, |other| *other != key);
             if renewal == 1 {
                 // The next agent continues.
                 let agent = setup.agent().expect("it runs");
@@ -197,13 +190,7 @@ fn ask(server: SocketAddr, question: &Question<'_>) -> Vec<Record> {
 }
 
 /// Compares a handshake every 10 ms with what a cache of each name server has, which looks up again what is too old.
-fn compare(
-    is_stopped: &AtomicBool,
-    client: &Arc<ClientConfig>,
-    https: SocketAddr,
-    servers: &[SocketAddr],
-    names: &Names,
-) -> Seen {
+fn compare(is_stopped: &AtomicBool, https: SocketAddr, servers: &[SocketAddr], names: &Names) -> Seen {
     let mut seen = Seen::default();
     let mut caches: Vec<Cached> = servers.iter().map(|server| names.look_up(*server)).collect();
     let mut last_key = None;
@@ -214,7 +201,7 @@ fn compare(
                 *cached = names.look_up(*server);
             }
         }
-        match served_key(client, https) {
+        match served_key(https) {
             None => seen.failed_handshakes += 1,
             Some(key) => {
                 seen.handshakes += 1;
@@ -237,74 +224,18 @@ fn compare(
     seen
 }
 
-fn wait_for_key(client: &Arc<ClientConfig>, https: SocketAddr, is_wanted: impl Fn(&Vec<u8>) -> bool) -> Vec<u8> {
+fn wait_for_key(https: SocketAddr, is_wanted: impl Fn(&Vec<u8>) -> bool) -> Vec<u8> {
     let mut found = None;
     wait_until("another key is in service", || {
-        found = served_key(client, https).filter(&is_wanted);
+        found = served_key(https).filter(&is_wanted);
         found.is_some()
     });
     found.expect("it was found")
 }
 
 /// The SHA-256 of the public key of the certificate that a handshake gets; `None` if it fails.
-fn served_key(client: &Arc<ClientConfig>, https: SocketAddr) -> Option<Vec<u8>> {
-    let mut stream = TcpStream::connect(https).ok()?;
-    let name = ServerName::try_from("example.com").expect("a name");
-    let mut connection = ClientConnection::new(Arc::clone(client), name).expect("a client");
-    while connection.is_handshaking() {
-        connection.complete_io(&mut stream).ok()?;
-    }
-    let key = Certificate::key_id_of(connection.peer_certificates()?.first()?).expect("a certificate");
+fn served_key(https: SocketAddr) -> Option<Vec<u8>> {
+    let certificate = loadgen::client::certificate(https, "example.com").ok()?;
+    let key = Certificate::key_id_of(&certificate).expect("a certificate");
     Some(key.0.to_vec())
-}
-
-fn client_config() -> Arc<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
-    let mut config =
-        config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth();
-    // A resumed handshake has no certificate.
-    config.resumption = rustls::client::Resumption::disabled();
-    Arc::new(config)
-}
-
-/// Accepts each certificate: the records tell which one is right (RFC 7671 section 5.1).
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }
