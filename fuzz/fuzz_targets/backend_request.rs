@@ -17,7 +17,7 @@ const REMOVED: [&[u8]; 9] = [
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // What is random is seldom a whole request.
+    // Random bytes are seldom a whole request.
     check(&[b"GET / HTTP/1.1\r\nHost: a\r\n", bytes, b"\r\n\r\n"].concat());
     check(&[b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: ", bytes, b"\r\n\r\n"].concat());
 });

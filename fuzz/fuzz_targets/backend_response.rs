@@ -13,7 +13,7 @@ const DATE: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // What is random is seldom a whole response.
+    // Random bytes are seldom a whole response.
     check(&[b"HTTP/1.1 200 ", bytes].concat());
     check(&[b"HTTP/1.1 200 OK\r\n", bytes, b"\r\n\r\n"].concat());
     check(&[b"HTTP/1.1 101 x\r\nUpgrade: ", bytes, b"\r\n\r\n"].concat());
