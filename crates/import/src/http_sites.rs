@@ -104,7 +104,7 @@ fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
         if domain.certificates != Certificates::None {
             domain.certificates = Certificates::None;
             domain.keys.retain(|(key, _)| *key != "https_redirect" && *key != "hsts");
-            let reason = "the site for any host has no certificate of its names";
+            let reason = "the site for any host cannot have a certificate";
             ledger.differ(statement, reason, "name the hosts, and give the certificate to their domain");
         }
     } else if is_default && model.default_host.is_none() {
@@ -172,7 +172,7 @@ fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
             // The redirect of HTTP to HTTPS, which a certificate brings with it.
             (Some(_), _) if host == target => {}
             (Some(_), _) if host == "*" => {
-                ledger.miss(statement, "there is a site for any host already", "remove one of the two");
+                ledger.miss(statement, "another site answers for any host already", "remove one of the two");
             }
             (Some(own), _) => add_host_rule(&mut model.domains[own], &host, &url, status),
             (None, Some(of_target)) if !host.starts_with('*') => {

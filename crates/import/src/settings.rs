@@ -59,7 +59,9 @@ pub(crate) fn set_workers(statement: &Statement, model: &mut Model, ledger: &mut
             ledger.keep(statement);
             model.top.push(("workers", Value::Number(count)));
         }
-        None => ledger.miss(statement, "the number is out of range", "set `workers` to a number from 1 to 1024"),
+        None => {
+            ledger.miss(statement, "the number of workers is out of range", "set `workers` to a number from 1 to 1024");
+        }
     }
 }
 

@@ -87,7 +87,7 @@ fn add_key(name: String, key: &SourceKey<'_>, model: &mut Model, ledger: &mut Le
     let plain = key.algorithm.trim_end_matches('.').to_ascii_lowercase();
     let is_known = ALGORITHMS.contains(&plain.as_str());
     if !is_known {
-        let reason = format!("`{plain}` is obsolete, and the key has hmac-sha256");
+        let reason = format!("`{plain}` is obsolete: the imported key uses hmac-sha256");
         let nearest = "give the key this algorithm on the other servers too, with a new secret";
         ledger.differ(key.statement, reason, nearest);
     }

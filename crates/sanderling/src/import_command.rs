@@ -56,7 +56,7 @@ impl SourceFiles for Disk {
         let text = |error: io::Error| error_text(&error);
         let file = File::open(path).map_err(text)?;
         if !file.metadata().map_err(text)?.is_file() {
-            return Err("it is not a file".to_owned());
+            return Err("it is not a regular file".to_owned());
         }
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(text)?;

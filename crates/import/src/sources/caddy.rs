@@ -120,7 +120,7 @@ pub(crate) fn interpret(statements: &[Statement], model: &mut Model, ledger: &mu
             // Its statements are dealt with where they are imported.
             ledger.keep_all(statement);
         } else if statement.name().starts_with("&(") {
-            ledger.miss(statement, "named routes are not read", "write the directives into each site");
+            ledger.miss(statement, "named routes are not supported", "write the directives into each site");
         } else if statement.name() == "import" {
             ledger.keep(statement);
         } else {
@@ -155,7 +155,7 @@ fn global(statement: &Statement, options: &mut Options, model: &mut Model, ledge
                 let is_http = statement.name() == "http_port";
                 *(if is_http { &mut options.http_port } else { &mut options.https_port }) = port;
             }
-            Err(_) => ledger.miss(statement, "the port is not a number", "write a number"),
+            Err(_) => ledger.miss(statement, "the port must be a number", "write a number"),
         },
         "auto_https" => {
             ledger.keep(statement);
@@ -191,7 +191,11 @@ fn servers(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
                 Err(reason) => ledger.miss(option, reason, "list the networks in `trusted_proxies` of [http]"),
             },
             ("trusted_proxies", _) => {
-                ledger.miss(option, "proxies are named by their networks", "list them in `trusted_proxies` of [http]");
+                ledger.miss(
+                    option,
+                    "trusted proxies are listed by their networks",
+                    "list them in `trusted_proxies` of [http]",
+                );
             }
             ("listener_wrappers", _) => {
                 ledger.miss(

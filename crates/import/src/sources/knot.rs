@@ -115,7 +115,7 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
                     match socket_address(text, '@', 53) {
                         Some(address) => model.dns.add(address),
                         None => {
-                            ledger.miss(attribute, "the server listens on addresses", "write an address with a port");
+                            ledger.miss(attribute, "this is not an IP address", "write an address with a port");
                         }
                     }
                 }

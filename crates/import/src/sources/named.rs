@@ -111,7 +111,7 @@ fn without_view<'s>(statements: &'s [Statement], ledger: &mut Ledger) -> Vec<&'s
                     "zone" | "key" | "acl" => all.push(nested),
                     // Other statements of a view are those of options.
                     _ if has_keys(TABLE, "options", nested, ledger) => {
-                        ledger.miss(nested, "a view has no options", "move the statement into `options`");
+                        ledger.miss(nested, "a view cannot have its own options", "move the statement into `options`");
                     }
                     _ => {}
                 }

@@ -83,7 +83,7 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
         match attribute.name() {
             "ip-address" | "interface" => match socket_address(value, '@', port) {
                 Some(address) => model.dns.add(address),
-                None => ledger.miss(attribute, "the server listens on addresses", "write an address, not an interface"),
+                None => ledger.miss(attribute, "this is not an IP address", "write an address, not an interface"),
             },
             "username" if !value.is_empty() => {
                 let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
@@ -92,7 +92,7 @@ fn server(section: &Statement, model: &mut Model, ledger: &mut Ledger) {
             "server-count" => set_workers(attribute, model, ledger),
             "nsid" => match value.strip_prefix("ascii_") {
                 Some(text) => set_dns_text(model, "nsid", text),
-                None => ledger.miss(attribute, "the identifier is text", "write it in `nsid` of [dns]"),
+                None => ledger.miss(attribute, "the server identifier must be text", "write it in `nsid` of [dns]"),
             },
             "identity" if model.dns_keys.iter().all(|(key, _)| *key != "nsid") => set_dns_text(model, "nsid", value),
             "version" => set_dns_text(model, "version", value),

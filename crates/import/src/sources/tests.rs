@@ -329,10 +329,10 @@ fn trusted_proxies_that_are_no_networks_are_reported() {
         )
     };
     let Imported { config, report, .. } = import_text(SourceKind::Caddy, &text("192.0.2.0/24 proxy.example"));
-    assert!(report.to_string().contains("`proxy.example` is not a network"), "{report}");
+    assert!(report.to_string().contains("`proxy.example` is not an IP address or network"), "{report}");
     assert!(!config.contains("trusted_proxies"), "{config}");
     let Imported { config, report, .. } = import_text(SourceKind::Caddy, &text("192.0.2.0/24 private_ranges"));
-    assert!(!report.to_string().contains("not a network"), "{report}");
+    assert!(!report.to_string().contains("not an IP address"), "{report}");
     assert!(config.contains("\"172.16.0.0/12\", \"192.0.2.0/24\"") && config.contains("client_from"), "{config}");
 }
 

@@ -125,7 +125,7 @@ pub(super) fn networks(ranges: &[&str]) -> Result<Vec<String>, String> {
     for range in ranges.iter().filter(|range| **range != "forwarded") {
         match *range {
             "private_ranges" => found.extend(PRIVATE_RANGES.map(str::to_owned)),
-            range => found.push(network(range).ok_or_else(|| format!("`{range}` is not a network"))?),
+            range => found.push(network(range).ok_or_else(|| format!("`{range}` is not an IP address or network"))?),
         }
     }
     Ok(found)

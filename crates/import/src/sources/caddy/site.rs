@@ -289,7 +289,7 @@ impl<'s> Reader<'s, '_> {
                     self.collected.answer(option, &place, None, 404, None);
                 }
                 _ => {
-                    let reason = format!("a rule has no pattern for `{text}`, so the files are NOT hidden");
+                    let reason = format!("no path pattern is equivalent to `{text}`, so the files are NOT hidden");
                     self.ledger.miss(option, reason, "add rules with `status = 404` for the paths");
                 }
             }
@@ -301,7 +301,7 @@ impl<'s> Reader<'s, '_> {
             self.ledger.keep_all(statement);
             self.server.domain.set("listing", Value::Boolean(true));
         } else {
-            self.ledger.miss(statement, "listings are for a whole domain", "set `listing = true`");
+            self.ledger.miss(statement, "directory listings are enabled for a whole domain", "set `listing = true`");
         }
     }
 
@@ -321,7 +321,7 @@ impl<'s> Reader<'s, '_> {
             let strips = statement.name() == "handle_path" || statement.nested().any(is_prefix);
             self.block(statement.block(), &matcher.place, strips);
         } else {
-            let reason = "a block of rules is for paths or hosts, not for clients";
+            let reason = "rules apply to paths or hosts, not to single clients";
             self.ledger.miss(statement, reason, "write `access` for clients");
         }
     }
@@ -345,7 +345,7 @@ impl<'s> Reader<'s, '_> {
                 let place = Place { order: Order::Missing, ..Place::whole() };
                 self.collected.answer(statement, &place, Some(page), 404, None);
             }
-            _ => self.ledger.miss(statement, "an error has a file of the site as its page", "put it into /404.html"),
+            _ => self.ledger.miss(statement, "an error page must be a file of the site", "put it into /404.html"),
         }
     }
 

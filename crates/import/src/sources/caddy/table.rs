@@ -31,11 +31,11 @@ pub(crate) const TABLE: &[Row] = rows! {
     "site" "push" => Unneeded("browsers have removed server push");
     "site" "reverse_proxy" | "php_fastcgi" => Key(&["domain.route"], "to an address or `localhost`, without TLS");
     "site" "forward_auth" => NotYet("another program does not decide about requests", "use `auth` or `access`");
-    "site" "fastcgi" | "proxy" => NotYet("Caddy 1 is not read", "upgrade the Caddyfile first");
+    "site" "fastcgi" | "proxy" => NotYet("Caddyfiles of Caddy 1 are not supported", "upgrade the Caddyfile first");
     "site" "uri" | "method" | "request_header" | "vars" | "map" | "copy_response*" | "intercept" | "invoke" | "fs" =>
-        NotYet("requests are not changed on their way", "write a rule for each path");
+        NotYet("requests are not modified on their way to an application", "write a rule for each path");
     "site" "templates" => NotYet(NO_PART, "build the files beforehand");
-    "site" "metrics" => NotYet("a site has no page with counters", "use `[metrics]` and `sanderling status`");
+    "site" "metrics" => NotYet("no site has a status page", "use `[metrics]` and `sanderling status`");
     "site" "acme_server" | "tracing" | "webdav" | "cache" | "rate_limit" | "crowdsec" | "authenticate" | "authorize" |
         "appsec" | "mercure" | "vulcain" | "php" | "php_server" | "cgi" | "git" | "ext" | "gzip" | "minify" | "layer4" |
         "filter" | "replace" | "geoip" | "jwt" | "markdown" | "websocket" | "internal" | "limits" | "errors" | "status" |
@@ -56,7 +56,7 @@ pub(crate) const TABLE: &[Row] = rows! {
         "preferred_chains" | "cert_issuer" => Unneeded("the supervisor, the state folder and the agent do this");
     "options" "acme_dns" | "dns" => NotYet("records are not changed at a DNS provider",
         "serve the zone here, or validate over HTTP, which is the default");
-    "options" "acme_eab" => NotYet("an account with an authority is a table of `authorities`",
+    "options" "acme_eab" => NotYet("the account with an authority is set in `authorities`",
         "write `external_account` in `authorities` of [certificates]");
     "options" "on_demand_tls" => NotYet("certificates are requested for the names of the configuration", "list the names");
     "options" "local_certs" | "pki" => NotYet("there is no local authority", "use `mkcert`, and name the files in `certificate`");

@@ -21,7 +21,7 @@ pub(super) fn set_contact(statement: &Statement, address: &str, model: &mut Mode
     let address = super::placeholders::environment(address);
     let is_address = address.contains('@') && !address.contains(|c: char| c.is_whitespace() || "/\"<>".contains(c));
     if !is_address && !address.contains("${") {
-        return ledger.miss(statement, "this is no e-mail address", "write `contact` in [certificates]");
+        return ledger.miss(statement, "this is not an e-mail address", "write `contact` in [certificates]");
     }
     ledger.keep(statement);
     let keys = model.acme.get_or_insert_default();

@@ -23,7 +23,7 @@ pub(super) fn remotes<'s>(ids: &[&'s str], shared: &Shared<'s>) -> Result<Vec<(S
                 return Err("zones are transferred over TCP without TLS".to_owned());
             }
             for text in remote.values("address") {
-                let address = socket_address(text, '@', 53).ok_or_else(|| format!("`{text}` is not an address"))?;
+                let address = socket_address(text, '@', 53).ok_or_else(|| format!("`{text}` is not an IP address"))?;
                 found.push((address, key.clone()));
             }
         }
@@ -50,7 +50,8 @@ pub(super) fn access<'s>(id: &'s str, apex: &str, shared: &Shared<'s>) -> Access
         return access;
     };
     if rule.is_on("deny") {
-        access.problem = Some("a rule allows, and none denies, so no network without a key is allowed".to_owned());
+        access.problem =
+            Some("`transfer_allow` has no rules that deny, so networks without a key are not allowed".to_owned());
         access.is_exception = true;
         return access;
     }
@@ -65,7 +66,7 @@ pub(super) fn access<'s>(id: &'s str, apex: &str, shared: &Shared<'s>) -> Access
             let networks: Vec<Option<String>> =
                 texts.iter().map(|text| network(text)).filter(Option::is_some).collect();
             if networks.len() < texts.len() {
-                access.problem = Some("a client is named by its network".to_owned());
+                access.problem = Some("this is not an IP address or network".to_owned());
             }
             networks
         }
@@ -111,7 +112,9 @@ fn add_updates(rule: Item<'_>, peers: &[Peer], apex: &str, access: &mut Access) 
                 ("names", Value::texts(names)),
                 ("types", Value::texts(types.iter().copied())),
             ])),
-            None => access.problem = Some("a rule lets a key change names of the zone".to_owned()),
+            None => {
+                access.problem = Some("a rule of `update` lists the names and types that a key may change".to_owned());
+            }
         }
     }
 }

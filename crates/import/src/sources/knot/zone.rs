@@ -29,7 +29,7 @@ pub(super) fn read<'s>(
     }
     let item = Item(item);
     let Some(name) = zone_name(item.id()) else {
-        return ledger.miss(item.0, "the zone has no name", "write the name");
+        return ledger.miss(item.0, "this is not the name of a zone", "write the name");
     };
     if !is_first(&name, item.0, model, ledger) {
         return;

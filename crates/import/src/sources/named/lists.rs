@@ -81,7 +81,7 @@ impl<'s> Lists<'s> {
                 name => match (network(name), self.acls.get(name)) {
                     (Some(network), _) => clients.push(Client::Network(network)),
                     (None, Some(acl)) => self.add_clients(acl.block(), clients, depth + 1)?,
-                    (None, None) => return Err(format!("`{name}` is neither a network nor a list")),
+                    (None, None) => return Err(format!("`{name}` is neither an IP address or network nor a list")),
                 },
             }
         }
@@ -121,7 +121,7 @@ impl<'s> Lists<'s> {
                     servers.push((SocketAddr::new(address, port), key));
                 }
                 (Err(_), Some(list)) => self.add_servers(list, port, servers, depth + 1)?,
-                (Err(_), None) => return Err(format!("`{}` is neither an address nor a list", entry.name())),
+                (Err(_), None) => return Err(format!("`{}` is neither an IP address nor a list", entry.name())),
             }
         }
         Ok(())

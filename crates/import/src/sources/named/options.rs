@@ -112,7 +112,7 @@ fn text(statement: &Statement, model: &mut Model, ledger: &mut Ledger) {
     let value = statement.argument(0);
     let is_special = matches!(value, "none" | "hostname" | "") || value.len() > 128 || !value.is_ascii();
     if value == "hostname" {
-        return ledger.miss(statement, "the name of the machine is not looked up", "write it in `nsid`");
+        return ledger.miss(statement, "the host name of the machine is not looked up", "write it in `nsid`");
     }
     if !is_special {
         model.dns_keys.push((key, value.into()));
@@ -153,7 +153,7 @@ fn rate_limit(statement: &Statement, shared: &Shared<'_>, model: &mut Model, led
                 let reason = "one limit applies to all answers with data";
                 ledger.differ(option, reason, "set `dns_udp_replies_per_second_max`");
             }
-            _ => ledger.miss(option, "the option has no key", "see the limits that begin with `dns_udp_`"),
+            _ => ledger.miss(option, "no key corresponds to this option", "see the limits that begin with `dns_udp_`"),
         }
     }
 }

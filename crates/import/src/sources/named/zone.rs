@@ -13,7 +13,7 @@ use crate::zone_rules::{Transfers, is_first, zone_name};
 pub(super) fn read(statement: &Statement, shared: &Shared<'_>, model: &mut Model, ledger: &mut Ledger) {
     let kind = statement.find("type").map_or("", |it| it.argument(0)).to_ascii_lowercase();
     let Some(name) = zone_name(statement.argument(0)) else {
-        return ledger.miss(statement, "the zone has no name", "write the name");
+        return ledger.miss(statement, "this is not the name of a zone", "write the name");
     };
     match kind.as_str() {
         // The list of root servers is for recursion.
@@ -141,7 +141,7 @@ impl Reader<'_> {
         self.ledger.keep(statement);
         if statement.blocks.is_empty() {
             let nearest = "make a key with `openssl rand -base64 32`, and write `update`";
-            return self.ledger.miss(statement, "there is no key of the session", nearest);
+            return self.ledger.miss(statement, "there is no session key", nearest);
         }
         for grant in statement.nested() {
             match signing::update_rule(grant, self.name) {
@@ -150,7 +150,7 @@ impl Reader<'_> {
                     self.domain.update.push(rule);
                 }
                 None => {
-                    let reason = "a rule lets a key change names of the zone";
+                    let reason = "a rule of `update` lists the names and types that a key may change";
                     self.ledger.miss(grant, reason, "write the names and types in `update`");
                 }
             }

@@ -125,7 +125,7 @@ impl<'s> Reader<'s, '_> {
         };
         let Some(address) = address else {
             let nearest = "write an address with a port; a socket of systemd is passed with LISTEN_FDS";
-            return self.ledger.miss(statement, "the server listens on addresses", nearest);
+            return self.ledger.miss(statement, "this is not an IP address", nearest);
         };
         if flags.contains(&"quic") {
             return self.ledger.miss(statement, "HTTP/3 is not supported", "browsers use HTTP/2 instead");
@@ -199,7 +199,11 @@ impl<'s> Reader<'s, '_> {
                 }
             }
             "autoindex" if value == "on" && !is_whole => {
-                self.ledger.miss(statement, "listings are for a whole domain", "set `listing = true`");
+                self.ledger.miss(
+                    statement,
+                    "directory listings are enabled for a whole domain",
+                    "set `listing = true`",
+                );
             }
             "autoindex" => {
                 self.ledger.keep(statement);
@@ -236,7 +240,7 @@ impl<'s> Reader<'s, '_> {
                 let protects =
                     statement.nested().any(|it| matches!(it.name(), "deny" | "allow" | "auth_basic" | "return"));
                 let end = if protects { ", so the paths are NOT protected" } else { "" };
-                let reason = format!("no pattern of paths is equal to the expression{end}");
+                let reason = format!("no path pattern is equivalent to the regular expression{end}");
                 self.ledger.miss(statement, reason, "write a rule for each path, with `*` or `:name`");
                 if is_php {
                     self.programs = Some(statement);
@@ -256,7 +260,7 @@ impl<'s> Reader<'s, '_> {
                     self.ledger.differ(statement, reason, "add rules for other spellings, if there are such files");
                 }
                 if place.is_wider {
-                    let reason = "a pattern has no sets of characters, so that further paths match it";
+                    let reason = "path patterns have no character classes, so more paths match";
                     self.ledger.differ(statement, reason, "check the rules with these paths");
                 }
                 self.block(&block, &place);
@@ -280,7 +284,7 @@ impl<'s> Reader<'s, '_> {
     fn field(&mut self, statement: &'s Statement, place: &Place) {
         let (name, value) = (statement.argument(0), statement.argument(1).trim());
         if !variables(value).is_empty() {
-            let reason = "a field has a fixed value, or a part of the path";
+            let reason = "the value of a header field is fixed, or a part of the path";
             return self.ledger.miss(statement, reason, "write the value; for origins, use `cors`");
         }
         self.ledger.keep(statement);

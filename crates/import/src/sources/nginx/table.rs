@@ -95,7 +95,7 @@ pub(crate) const TABLE: &[Row] = rows! {
         "put a symbolic link into the site, and name its target in `link_targets`");
     "" "map" | "geo" | "set" | "valid_referers" | "geoip*" => NotYet(NO_VARIABLES, "write a rule for each path or host");
     "" "stream" | "mail" => NotYet("only HTTP, HTTPS and DNS are served", "keep nginx, HAProxy or a mail server for it");
-    "" "satisfy" => NotYet("a path with `auth` and `access` needs both", "choose one of the two");
+    "" "satisfy" => NotYet("a path with both `auth` and `access` requires both", "choose one of the two");
     "" "limit_rate" | "limit_rate_after" => NotYet("the rate of a response is not limited", "shape traffic with tc");
     "" "limit_except" => NotYet(NO_METHODS, SET_METHODS);
     "" "ssl_client_certificate" | "ssl_verify_*" | "ssl_crl" | "ssl_ocsp*" =>
@@ -105,7 +105,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "sub_filter*" | "ssi*" | "addition_*" | "add_before_body" | "add_after_body" | "xslt_*" | "image_filter*" |
         "mp4*" | "flv" | "slice" => NotYet(NO_PART, "build the files beforehand");
     "" "autoindex_*" | "fancyindex*" => Default("listings are pages, or JSON for clients that ask for it");
-    "" "stub_status" | "status*" | "vhost_traffic_*" => NotYet("a site has no page with counters",
+    "" "stub_status" | "status*" | "vhost_traffic_*" => NotYet("no site has a status page",
         "use `[metrics]` and `sanderling status`");
     "" "auth_request*" | "auth_jwt*" | "secure_link*" | "perl*" | "js_*" | "lua_*" | "access_by_*" | "content_by_*" |
         "rewrite_by_*" | "header_filter_by_*" | "init_by_*" | "dav_*" | "create_full_put_path" | "empty_gif" |

@@ -48,7 +48,7 @@ pub(super) fn shared(statement: &Statement, shared: &mut Shared, model: &mut Mod
                     _ => model.http_keys.push(("trusted_proxies", Value::texts([network]))),
                 }
             }
-            None => ledger.miss(statement, "a proxy is named by its network", "write its address"),
+            None => ledger.miss(statement, "this is not an IP address or network", "write its address"),
         },
         "real_ip_header" => {
             let method = match statement.argument(0).to_ascii_lowercase().as_str() {
@@ -81,7 +81,7 @@ fn upstream(statement: &Statement, shared: &mut Shared, ledger: &mut Ledger) {
                     continue;
                 }
                 if options.contains(&"backup") {
-                    let reason = "a server of a list has its share of the requests";
+                    let reason = "a backup server gets its share of the requests, too";
                     ledger.differ(nested, reason, "remove it, if it must not answer unless the others are down");
                 }
                 servers.push((nested.argument(0).to_owned(), weight.clamp(1, 1_000)));
@@ -91,7 +91,11 @@ fn upstream(statement: &Statement, shared: &mut Shared, ledger: &mut Ledger) {
                 let reason = "requests are distributed by weight";
                 ledger.differ(nested, reason, "write one server, if each client needs the same one");
             }
-            _ => ledger.miss(nested, "a list of servers has addresses and weights", "nothing is needed in most cases"),
+            _ => ledger.miss(
+                nested,
+                "a list of servers has only addresses and weights",
+                "nothing is needed in most cases",
+            ),
         }
     }
     shared.upstreams.insert(statement.argument(0).to_owned(), servers);
@@ -102,7 +106,7 @@ fn limit_zone(statement: &Statement, shared: &mut Shared, ledger: &mut Ledger) {
     let key = statement.argument(0);
     if !matches!(key, "$binary_remote_addr" | "$remote_addr") {
         let reason = format!("requests are counted by client, not by `{key}`");
-        return ledger.miss(statement, reason, "set http_requests_per_second_max in [limits]");
+        return ledger.miss(statement, reason, "set `http_requests_per_second_max` in [limits]");
     }
     let value = |name: &str| statement.texts().into_iter().find_map(|text| text.strip_prefix(name).map(str::to_owned));
     let name = value("zone=").unwrap_or_default();

@@ -36,7 +36,7 @@ pub(super) fn read(
     let text = section.find("name").map_or("", |it| it.argument(0));
     let section = &named(section, text);
     let Some(name) = zone_name(text) else {
-        return ledger.miss(section, "the zone has no name", "write the name");
+        return ledger.miss(section, "this is not the name of a zone", "write the name");
     };
     if !is_first(&name, section, model, ledger) {
         return;
@@ -117,7 +117,7 @@ fn add(
             "provide-xfr" => provide(attribute, parts, ledger),
             "notify" => match socket_address(value, '@', 53) {
                 Some(address) => parts.transfers.notify.push((address, key(attribute.argument(1)))),
-                None => ledger.miss(attribute, "a secondary is named by its address", "write the address"),
+                None => ledger.miss(attribute, "this is not an IP address", "write the address"),
             },
             _ => {}
         }
@@ -141,7 +141,7 @@ fn request(attribute: &Statement, parts: &mut Parts, ledger: &mut Ledger) {
             let key = key(texts.get(1).copied().unwrap_or_default());
             parts.primaries.push(Peer { address: Some(peer_text(address)), key });
         }
-        None => ledger.miss(attribute, "a primary is named by its address", "write the address"),
+        None => ledger.miss(attribute, "this is not an IP address", "write the address"),
     }
 }
 
@@ -152,13 +152,13 @@ fn provide(attribute: &Statement, parts: &mut Parts, ledger: &mut Ledger) {
     match network(plain) {
         _ if secret == "BLOCKED" => {
             parts.has_exception = true;
-            let reason = "a rule allows, and none denies, so no network without a key is allowed";
+            let reason = "`transfer_allow` has no rules that deny, so networks without a key are not allowed";
             ledger.miss(attribute, reason, "list the networks in `transfer_allow`");
         }
         _ if attribute.arguments.len() > 2 => {
             ledger.miss(attribute, "zones are transferred over TCP and TLS alike", "transfer them with a key");
         }
         Some(network) => parts.transfers.allow.push(Peer { address: Some(network), key: key(secret) }),
-        None => ledger.miss(attribute, "a client is named by its network", "write it in CIDR notation"),
+        None => ledger.miss(attribute, "this is not an IP address or network", "write it in CIDR notation"),
     }
 }

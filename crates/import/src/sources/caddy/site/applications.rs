@@ -125,7 +125,7 @@ impl<'s> Reader<'s, '_> {
                 }
             }
             name if name.starts_with("health_") || name.starts_with("fail_") || name.starts_with("unhealthy_") => {
-                let reason = "an application that does not answer is not asked for a while, without health checks";
+                let reason = "there are no health checks: an application that does not answer is skipped for a while";
                 self.ledger.differ(option, reason, "nothing is needed");
             }
             name if name.starts_with("lb_") || name == "max_fails" => {
@@ -153,7 +153,7 @@ impl<'s> Reader<'s, '_> {
                 application.add_entry(key, plain, environment(value).into());
             }
             _ => {
-                let reason = "a field for an application has a fixed value, and is not one of the connection";
+                let reason = "header fields for an application have fixed values, and are not those of the connection";
                 self.ledger.miss(option, reason, "see which fields the server adds itself: X-Forwarded-For and others");
             }
         }

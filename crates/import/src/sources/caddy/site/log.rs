@@ -11,7 +11,11 @@ impl<'s> Reader<'s, '_> {
             Some(("file", path)) => path.to_owned(),
             Some(("discard", _)) => return self.ledger.keep_all(statement),
             Some(("net", _)) => {
-                return self.ledger.miss(statement, "a log is a file, standard output or syslog", "use `\"syslog\"`");
+                return self.ledger.miss(
+                    statement,
+                    "a log must be a file, standard output or syslog",
+                    "use `\"syslog\"`",
+                );
             }
             Some(("stderr", _)) | None => "/dev/stderr".to_owned(),
             Some(_) => "stdout".to_owned(),

@@ -27,7 +27,7 @@ impl<'s> Reader<'s, '_> {
             );
         }
         if matcher.networks.is_some() {
-            return self.ledger.miss(statement, "a redirect is for all clients", "write `access` for the paths");
+            return self.ledger.miss(statement, "redirects apply to all clients", "write `access` for the paths");
         }
         self.ledger.keep(statement);
         if !matcher.hosts.is_empty() {
@@ -64,7 +64,11 @@ impl<'s> Reader<'s, '_> {
         let Some((matcher, next)) = self.matcher(statement, place, true) else { return };
         let to = statement.argument(next);
         if to.contains(['?', '&']) || to.contains(".php") || !matcher.hosts.is_empty() || matcher.networks.is_some() {
-            return self.ledger.miss(statement, "a rewrite leads to a file of the site", "write a rule for the paths");
+            return self.ledger.miss(
+                statement,
+                "a rewrite must lead to a file of the site",
+                "write a rule for the paths",
+            );
         }
         self.ledger.keep(statement);
         let force = (!matcher.is_missing).then_some(true);
@@ -167,14 +171,18 @@ impl<'s> Reader<'s, '_> {
                     self.collected.redirect(Order::Exact, rule, statement);
                 }
             }
-            (false, _) => self.ledger.miss(statement, "a fixed response is for paths", "write a site for each host"),
+            (false, _) => self.ledger.miss(statement, "fixed responses apply to paths", "write a site for each host"),
         }
     }
 
     pub(super) fn header(&mut self, statement: &'s Statement, place: &Place) {
         let Some((matcher, next)) = self.matcher(statement, place, false) else { return };
         if !matcher.has_only_paths() {
-            return self.ledger.miss(statement, "fields are for paths", "write a rule in `headers` for the paths");
+            return self.ledger.miss(
+                statement,
+                "header fields apply to paths",
+                "write a rule in `headers` for the paths",
+            );
         }
         self.ledger.keep(statement);
         let texts = statement.texts();
@@ -203,7 +211,7 @@ impl<'s> Reader<'s, '_> {
             _ => return self.ledger.miss(statement, "a part of a value cannot be replaced", "write the whole value"),
         };
         if placeholder(value).is_some_and(|name| name.len() > 2 && !name.contains([' ', '"'])) {
-            let reason = "a field has a fixed value, or a part of the path";
+            let reason = "the value of a header field is fixed, or a part of the path";
             return self.ledger.miss(statement, reason, "write the value; for origins, use `cors`");
         }
         match plain.to_ascii_lowercase().as_str() {
@@ -221,7 +229,7 @@ impl<'s> Reader<'s, '_> {
     pub(super) fn password(&mut self, statement: &'s Statement, place: &Place) {
         let Some((matcher, _)) = self.matcher(statement, place, false) else { return };
         if !matcher.has_only_paths() {
-            return self.ledger.miss(statement, "passwords are for paths", "write a rule in `auth` for the paths");
+            return self.ledger.miss(statement, "passwords apply to paths", "write a rule in `auth` for the paths");
         }
         self.ledger.keep_all(statement);
         let file =

@@ -12,7 +12,7 @@ impl<'s> Reader<'s, '_> {
         let find = |name: &str| statements.iter().copied().find(|it| it.name() == name);
         match (find("auth_basic"), find("auth_basic_user_file")) {
             (Some(realm), _) if realm.argument(0) == "off" => {
-                let reason = "no rule takes the password of an outer block away";
+                let reason = "no rule removes the password of an enclosing block";
                 self.ledger.miss(realm, reason, "write rules of `auth` for the paths that need a password");
             }
             (Some(realm), Some(file)) => self.auth(realm, file, place),
@@ -35,7 +35,7 @@ impl<'s> Reader<'s, '_> {
                 (name, "all", _) => is_closed = name == "deny",
                 ("allow", _, Some(network)) => allow.push(network),
                 (_, _, Some(network)) => deny.push(network),
-                _ => self.ledger.miss(statement, "a client is named by its network", "write its address"),
+                _ => self.ledger.miss(statement, "this is not an IP address or network", "write its address"),
             }
         }
         let allow = is_closed.then_some(allow);
@@ -71,7 +71,7 @@ impl<'s> Reader<'s, '_> {
                 }
                 key => {
                     for statement in key.into_iter().chain([chain]) {
-                        self.ledger.miss(statement, "a certificate is two files", "name the chain and the key");
+                        self.ledger.miss(statement, "a certificate needs two files", "name the chain and the key");
                     }
                 }
             }

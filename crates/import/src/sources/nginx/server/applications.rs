@@ -170,7 +170,8 @@ impl<'s> Reader<'s, '_> {
                         application.add_entry("request_headers", name, value.into());
                     }
                     _ => {
-                        let reason = "a field for an application has a fixed value, and is not one of the connection";
+                        let reason =
+                            "header fields for an application have fixed values, and are not those of the connection";
                         self.ledger.miss(
                             statement,
                             reason,

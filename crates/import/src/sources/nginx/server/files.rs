@@ -31,7 +31,7 @@ impl<'s> Reader<'s, '_> {
         } else if is_default {
             self.ledger.keep(statement);
         } else {
-            self.ledger.miss(statement, "the names of index files are for a whole domain", "set `index`");
+            self.ledger.miss(statement, "the names of index files apply to a whole domain", "set `index`");
         }
     }
 

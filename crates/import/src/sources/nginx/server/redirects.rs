@@ -59,7 +59,7 @@ impl<'s> Reader<'s, '_> {
         let (expression, to, flag) = (statement.argument(0), statement.argument(1), statement.argument(2));
         let Some(found) = regex::patterns(expression) else {
             let nearest = "write rules with `*` and `:name` for its paths";
-            return self.ledger.miss(statement, "no pattern of paths is equal to the expression", nearest);
+            return self.ledger.miss(statement, "no path pattern is equivalent to the regular expression", nearest);
         };
         let status = match flag {
             "permanent" => 301,
@@ -68,11 +68,15 @@ impl<'s> Reader<'s, '_> {
             _ => 200,
         };
         if status == 200 && (to.contains('?') || to.contains(".php")) {
-            return self.ledger.miss(statement, "a rewrite leads to a file of the site", "keep nginx for these paths");
+            return self.ledger.miss(
+                statement,
+                "a rewrite must lead to a file of the site",
+                "keep nginx for these paths",
+            );
         }
         self.ledger.keep(statement);
         if found.is_wider {
-            let reason = "a pattern has no sets of characters, so that further paths match it";
+            let reason = "path patterns have no character classes, so more paths match";
             self.ledger.differ(statement, reason, "check the rules with these paths");
         }
         for pattern in found.patterns {
@@ -146,7 +150,7 @@ impl<'s> Reader<'s, '_> {
                 self.answer_method(statement, place, &method, (status, url));
             }
             _ => {
-                let reason = "a rule has no such condition";
+                let reason = "rules have no such condition";
                 self.ledger.miss(statement, reason, "write rules for paths, hosts or parameters of the query");
             }
         }
@@ -159,7 +163,7 @@ impl<'s> Reader<'s, '_> {
         }
         self.ledger.keep_all(statement);
         if statement.nested().any(|it| it.name() == "add_header") {
-            let reason = "a response of a route has the fields of its path only";
+            let reason = "the response of a route has only the header fields of its path";
             self.ledger.differ(statement, reason, "set `cors`, which answers OPTIONS");
         }
         for pattern in &place.patterns {
@@ -175,7 +179,7 @@ impl<'s> Reader<'s, '_> {
         let codes: Vec<u16> = codes.iter().filter_map(|code| code.parse().ok()).collect();
         self.ledger.keep(statement);
         if target.starts_with('@') || target.contains("://") || target.contains('$') || target.contains(".php") {
-            return self.ledger.miss(statement, "an error has a file of the site as its page", "name a file");
+            return self.ledger.miss(statement, "an error page must be a file of the site", "name a file");
         }
         if codes.contains(&404) && (is_success || *target != "/404.html") {
             let status = if is_success { 200 } else { 404 };
