@@ -31,10 +31,6 @@ impl Matcher {
     pub(super) fn has_only_paths(&self) -> bool {
         self.hosts.is_empty() && self.networks.is_none() && !self.is_missing
     }
-
-    fn set_paths(&mut self, place: Place) {
-        self.place = place;
-    }
 }
 
 /// Whether an argument is a matcher, if others follow it.
@@ -87,13 +83,13 @@ fn condition(words: &[&str], statement: &Statement, matcher: &mut Matcher) -> Re
     let unknown = || Err(format!("no rule has the condition `{}`", words.first().unwrap_or(&"")));
     match words {
         ["path", texts @ ..] => match paths(texts) {
-            Some(place) => matcher.set_paths(place),
+            Some(place) => matcher.place = place,
             None => return unknown(),
         },
         ["path_regexp", .., expression] => match regex::patterns(expression) {
             Some(found) => {
                 let order = Order::Expression(0);
-                matcher.set_paths(Place { patterns: found.patterns, order, is_wider: found.is_wider });
+                matcher.place = Place { patterns: found.patterns, order, is_wider: found.is_wider };
             }
             None => return unknown(),
         },
