@@ -55,12 +55,16 @@ impl SiteRoute {
     }
 }
 
-/// The pattern of a route: `/api/` is all below it.
+/// The pattern of a route: `/api/` is all below it, unless it is a regular expression.
 ///
 /// # Errors
 /// The problem.
 pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
-    if text.ends_with('/') { Pattern::parse(&format!("{text}*"), &[]) } else { Pattern::parse(text, &[]) }
+    if text.ends_with('/') && !text.starts_with('~') {
+        Pattern::parse(&format!("{text}*"), &[])
+    } else {
+        Pattern::parse(text, &[])
+    }
 }
 
 /// The route `name` to one server that speaks HTTP, with the default of each key.

@@ -1,8 +1,13 @@
-//! Patterns of paths: `/old/*`, `/news/:year/:slug`, `/*.pdf`, `/about`.
+//! Patterns of paths: `/old/*`, `/news/:year/:slug`, `/*.pdf`, `/about`; or a regular expression: `~ ^/(?<id>[0-9]+)$`.
+
+mod segments;
+mod expression;
 
 use crate::ascii_name::ascii_form;
 use crate::error::RuleError;
-use crate::escape::{decode, decode_query};
+use crate::escape::decode_query;
+use expression::{Expression, is_expression};
+use segments::Segments;
 use std::borrow::Cow;
 
 /// Placeholders of one pattern.
@@ -38,38 +43,28 @@ pub struct Pattern {
     /// The pattern is for `http://`, so that a rule may lead to the same URL with HTTPS. A pattern for `https://`
     /// matches both.
     excludes_https: bool,
-    /// The segments before the one with `*`.
-    head: Vec<Segment>,
-    splat: Option<Splat>,
+    paths: Paths,
     slash: Slash,
-    /// The names of the placeholders, in the order of their values in [`Captures`].
-    names: Vec<Box<str>>,
+    names: Names,
     query: Vec<QueryCondition>,
 }
+
+/// The paths of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Paths {
+    Segments(Segments),
+    Expression(Expression),
+}
+
+/// The names of the placeholders, in the order of their values in [`Captures`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Names(Vec<Box<str>>);
 
 /// Whether the request path must end with a slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slash {
     Any,
     Only(bool),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
-    Literal(Box<[u8]>),
-    /// `prefix:name.suffix`; the part between them is not empty.
-    Placeholder {
-        prefix: Box<[u8]>,
-        suffix: Box<[u8]>,
-    },
-}
-
-/// `*` with the text before and after it in its segment, and the following segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Splat {
-    prefix: Box<[u8]>,
-    suffix: Box<[u8]>,
-    tail: Vec<Segment>,
 }
 
 /// `name=value` or `name=:placeholder`.
@@ -119,93 +114,17 @@ impl Pattern {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
             return Err(RuleError::new(message, "shorten it"));
         }
-        if is_regular_expression(text) {
-            let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
-            let remedy = "write a path, in which `*` matches any rest and `:name` a segment, as in \"/old/*\", and \
-                percent-encode \
-                          other characters that are meant";
-            return Err(RuleError::new(message, remedy));
-        }
-        let (host, path) = split_host(text)?;
-        let mut pattern = Pattern {
-            host,
-            excludes_https: text.starts_with("http://"),
-            head: Vec::new(),
-            splat: None,
-            slash: Slash::Any,
-            names: Vec::new(),
-            query: Vec::new(),
+        let mut names = Names::default();
+        let (host, paths) = if is_expression(text) {
+            (None, Paths::Expression(Expression::parse(text, &mut names)?))
+        } else {
+            let (host, path) = split_host(text)?;
+            (host, Paths::Segments(Segments::parse(text, path, &mut names)?))
         };
-        pattern.parse_path(text, path)?;
+        let excludes_https = text.starts_with("http://");
+        let mut pattern = Pattern { host, excludes_https, paths, slash: Slash::Any, names, query: Vec::new() };
         pattern.parse_query(query)?;
         Ok(pattern)
-    }
-
-    fn parse_path(&mut self, text: &str, path: &str) -> Result<(), RuleError> {
-        let Some(path) = path.strip_prefix('/') else {
-            let remedy = format!("write \"/{}\"", text.trim_start_matches('/'));
-            return Err(RuleError::new(format!("the pattern `{text}` does not begin with a slash"), remedy));
-        };
-        if path.contains(['?', '#']) {
-            let message = format!("the pattern `{text}` has a query or a fragment");
-            return Err(RuleError::new(message, "leave it out; `query` has conditions on the query"));
-        }
-        let path = path.strip_suffix('/').unwrap_or(path);
-        if path.is_empty() {
-            return Ok(());
-        }
-        for segment in path.split('/') {
-            if let Some((prefix, suffix)) = segment.split_once('*') {
-                if self.splat.is_some() || suffix.contains('*') {
-                    let message = format!("the pattern `{text}` has more than one `*`");
-                    return Err(RuleError::new(message, "leave one; `:name` matches a segment"));
-                }
-                if placeholder(prefix).is_some() || placeholder(suffix).is_some() {
-                    let message = format!("`*` and a placeholder are in one segment of `{text}`");
-                    return Err(RuleError::new(message, "put a slash between them"));
-                }
-                let (prefix, suffix) = (literal(text, prefix)?, literal(text, suffix)?);
-                self.splat = Some(Splat { prefix, suffix, tail: Vec::new() });
-                continue;
-            }
-            let segment = self.parse_segment(text, segment)?;
-            match &mut self.splat {
-                Some(splat) => splat.tail.push(segment),
-                None => self.head.push(segment),
-            }
-        }
-        Ok(())
-    }
-
-    fn parse_segment(&mut self, text: &str, segment: &str) -> Result<Segment, RuleError> {
-        let Some((prefix, name, suffix)) = placeholder(segment) else {
-            let bytes = literal(text, segment)?;
-            // A path with such segments is normalized before it is matched.
-            if matches!(&*bytes, b"" | b"." | b"..") {
-                let message = format!("the pattern `{text}` has an empty segment, `.` or `..`, which no path has");
-                return Err(RuleError::new(message, "remove that segment"));
-            }
-            return Ok(Segment::Literal(bytes));
-        };
-        if placeholder(suffix).is_some() {
-            let message = format!("two placeholders are in one segment of `{text}`");
-            return Err(RuleError::new(message, "put a slash between them, or write one for both"));
-        }
-        self.add_name(text, name)?;
-        Ok(Segment::Placeholder { prefix: literal(text, prefix)?, suffix: literal(text, suffix)? })
-    }
-
-    fn add_name(&mut self, text: &str, name: &str) -> Result<(), RuleError> {
-        if name == "splat" || self.names.iter().any(|other| **other == *name) {
-            let message = format!("the pattern `{text}` has the placeholder `:{name}` twice, or `:splat`");
-            return Err(RuleError::new(message, "give it another name"));
-        }
-        if self.names.len() == PLACEHOLDERS_MAX {
-            let message = format!("the pattern `{text}` has more than {PLACEHOLDERS_MAX} placeholders");
-            return Err(RuleError::new(message, "use `*` for the rest"));
-        }
-        self.names.push(name.into());
-        Ok(())
     }
 
     fn parse_query(&mut self, query: &[(&str, &str)]) -> Result<(), RuleError> {
@@ -216,7 +135,7 @@ impl Pattern {
         for (name, value) in query {
             let capture = placeholder(value).filter(|(prefix, _, suffix)| prefix.is_empty() && suffix.is_empty());
             if let Some((_, placeholder, _)) = capture {
-                self.add_name(name, placeholder)?;
+                self.names.add(name, placeholder)?;
             }
             let value = capture.is_none().then(|| decode_query(value.as_bytes()).into());
             self.query.push(QueryCondition { name: decode_query(name.as_bytes()).into(), value });
@@ -236,18 +155,30 @@ impl Pattern {
 
     /// The index of the placeholder with this name.
     pub(crate) fn name_index(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|own| **own == *name)
+        self.names.0.iter().position(|own| **own == *name)
     }
 
     /// The name that the pattern has with another case: its own placeholder, or `splat`.
     pub(crate) fn name_in_other_case(&self, name: &str) -> Option<&str> {
         let splat = self.has_splat().then_some("splat");
-        let names = self.names.iter().map(|own| &**own);
+        let names = self.names.0.iter().map(|own| &**own);
         splat.into_iter().chain(names).find(|own| own.eq_ignore_ascii_case(name))
     }
 
+    fn segments(&self) -> Option<&Segments> {
+        match &self.paths {
+            Paths::Segments(segments) => Some(segments),
+            Paths::Expression(_) => None,
+        }
+    }
+
+    /// Whether it is a regular expression.
+    pub fn is_expression(&self) -> bool {
+        matches!(self.paths, Paths::Expression(_))
+    }
+
     pub(crate) fn has_splat(&self) -> bool {
-        self.splat.is_some()
+        self.segments().is_some_and(Segments::has_splat)
     }
 
     pub(crate) fn has_query(&self) -> bool {
@@ -266,41 +197,27 @@ impl Pattern {
 
     /// The path, if it is the only one that the pattern can match.
     pub(crate) fn exact_path(&self) -> Option<Vec<u8>> {
-        let literals: Option<Vec<&[u8]>> = self.head.iter().map(Segment::literal).collect();
-        literals.filter(|_| self.splat.is_none()).map(|segments| segments.join(&b'/'))
+        self.segments()?.exact_path()
     }
 
     /// The first segment of all paths that the pattern matches, if they have it in common.
     pub(crate) fn first_segment(&self) -> Option<&[u8]> {
-        self.head.first().and_then(Segment::literal)
+        self.segments()?.first()
     }
 
-    /// Bytes of the pattern without its `*` and placeholders. The end of a pattern without `*` counts as one, and the
-    /// slash of `/api/*` does not, because it matches `/api` too: so `/api` has more than `/api/*`.
-    pub(crate) fn literal_bytes(&self) -> usize {
-        let of = |segments: &[Segment]| segments.iter().map(|segment| 1 + segment.literal_bytes()).sum::<usize>();
-        of(&self.head)
-            + match &self.splat {
-                None => 1,
-                Some(splat) if splat.is_rest() => 0,
-                Some(Splat { prefix, suffix, tail }) => 1 + prefix.len() + suffix.len() + of(tail),
-            }
+    /// How much of a path the pattern gives: a regular expression comes before all paths.
+    pub(crate) fn precedence(&self) -> usize {
+        self.segments().map_or(usize::MAX, Segments::literal_bytes)
     }
 
     /// Whether it matches one path and all below it: `/api/*`.
     pub fn is_prefix(&self) -> bool {
-        self.splat.as_ref().is_some_and(Splat::is_rest) && self.head.iter().all(|segment| segment.literal().is_some())
+        self.segments().is_some_and(Segments::is_prefix)
     }
 
-    /// A path that the pattern matches.
-    pub(crate) fn example(&self) -> Vec<u8> {
-        let of = |segment: &Segment| match segment {
-            Segment::Literal(bytes) => bytes.to_vec(),
-            Segment::Placeholder { prefix, suffix } => [prefix, &b"x"[..], suffix].concat(),
-        };
-        let splat = self.splat.iter().map(|splat| [&splat.prefix, &b"x"[..], &splat.suffix].concat());
-        let tail = self.splat.iter().flat_map(|splat| splat.tail.iter().map(of));
-        self.head.iter().map(of).chain(splat).chain(tail).collect::<Vec<_>>().join(&b'/')
+    /// A path that the pattern matches; `None` for a regular expression.
+    pub(crate) fn example(&self) -> Option<Vec<u8>> {
+        self.segments().map(Segments::example)
     }
 
     /// Whether it matches.
@@ -322,16 +239,9 @@ impl Pattern {
             return None;
         }
         let mut captures = Captures::default();
-        let mut rest = Some(request.path).filter(|path| !path.is_empty());
-        for segment in &self.head {
-            let (first, after) = take_first(rest?);
-            rest = after;
-            segment.match_into(first, &mut captures)?;
-        }
-        match &self.splat {
-            None if rest.is_some() => return None,
-            None => {}
-            Some(splat) => splat.match_into(rest, request.ends_with_slash, &mut captures)?,
+        match &self.paths {
+            Paths::Segments(segments) => segments.match_into(request, &mut captures)?,
+            Paths::Expression(expression) => expression.match_into(request, &mut captures)?,
         }
         for condition in &self.query {
             condition.match_into(request.query?, &mut captures)?;
@@ -340,65 +250,19 @@ impl Pattern {
     }
 }
 
-impl Segment {
-    fn literal(&self) -> Option<&[u8]> {
-        match self {
-            Segment::Literal(bytes) => Some(bytes),
-            Segment::Placeholder { .. } => None,
+impl Names {
+    /// Adds the name of a placeholder of the pattern `text`.
+    fn add(&mut self, text: &str, name: &str) -> Result<(), RuleError> {
+        if name == "splat" || self.0.iter().any(|other| **other == *name) {
+            let message = format!("the pattern `{text}` has the placeholder `:{name}` twice, or `:splat`");
+            return Err(RuleError::new(message, "give it another name"));
         }
-    }
-
-    fn literal_bytes(&self) -> usize {
-        match self {
-            Segment::Literal(bytes) => bytes.len(),
-            Segment::Placeholder { prefix, suffix } => prefix.len() + suffix.len(),
+        if self.0.len() == PLACEHOLDERS_MAX {
+            let message = format!("the pattern `{text}` has more than {PLACEHOLDERS_MAX} placeholders");
+            return Err(RuleError::new(message, "use `*` for the rest"));
         }
-    }
-
-    fn capture<'r>(&self, segment: &'r [u8]) -> Option<Option<&'r [u8]>> {
-        match self {
-            Segment::Literal(bytes) => (**bytes == *segment).then_some(None),
-            Segment::Placeholder { prefix, suffix } => {
-                let value = segment.strip_prefix(&**prefix)?.strip_suffix(&**suffix)?;
-                (!value.is_empty()).then_some(Some(value))
-            }
-        }
-    }
-
-    fn match_into<'r>(&self, segment: &'r [u8], captures: &mut Captures<'r>) -> Option<()> {
-        if let Some(value) = self.capture(segment)? {
-            captures.push(Cow::Borrowed(value));
-        }
-        Some(())
-    }
-}
-
-impl Splat {
-    /// Whether it is the last segment, without other text: `*` stands for the rest of the path.
-    fn is_rest(&self) -> bool {
-        self.prefix.is_empty() && self.suffix.is_empty() && self.tail.is_empty()
-    }
-
-    fn match_into<'r>(&self, rest: Option<&'r [u8]>, ends_with_slash: bool, captures: &mut Captures<'r>) -> Option<()> {
-        let Some(mut rest) = rest else {
-            // `/old/*` matches `/old` and `/old/` too.
-            return self.is_rest().then_some(());
-        };
-        // The segments after `*` are the last ones of the path.
-        let end = rest;
-        for _ in &self.tail {
-            let slash = memchr::memrchr(b'/', rest)?;
-            rest = &rest[..slash];
-        }
-        captures.splat = rest.strip_prefix(&*self.prefix)?.strip_suffix(&*self.suffix)?;
-        captures.splat_has_slash = ends_with_slash && self.suffix.is_empty() && self.tail.is_empty();
-        let mut after = end[rest.len()..].strip_prefix(b"/");
-        for segment in &self.tail {
-            let (first, later) = take_first(after?);
-            after = later;
-            segment.match_into(first, captures)?;
-        }
-        Some(())
+        self.0.push(name.into());
+        Ok(())
     }
 }
 
@@ -416,20 +280,6 @@ impl QueryCondition {
             captures.push(decode_query(value));
         }
         Some(())
-    }
-}
-
-/// Whether a pattern contains text that is common in regular expressions and rare in paths.
-fn is_regular_expression(text: &str) -> bool {
-    const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
-    text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))
-}
-
-/// The first segment of a nonempty path, and the rest.
-fn take_first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match memchr::memchr(b'/', path) {
-        Some(at) => (&path[..at], Some(&path[at + 1..])),
-        None => (path, None),
     }
 }
 
@@ -465,19 +315,6 @@ pub(crate) fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let (at, _) = text.char_indices().filter(|&(_, character)| character == ':').find(is_start)?;
     let name_bytes = bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     Some((&text[..at], &text[at + 1..at + 1 + name_bytes], &text[at + 1 + name_bytes..]))
-}
-
-/// The bytes that a part of a pattern matches.
-fn literal(text: &str, part: &str) -> Result<Box<[u8]>, RuleError> {
-    let Some(bytes) = decode(part.as_bytes()) else {
-        let message = format!("the pattern `{text}` has an invalid percent-encoding");
-        return Err(RuleError::new(message, "write % and two hexadecimal digits; a percent sign itself is %25"));
-    };
-    if bytes.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'/' | b'\\')) {
-        let message = format!("the pattern `{}` has a byte that no path has", text.escape_debug());
-        return Err(RuleError::new(message, "remove it"));
-    }
-    Ok(bytes.into())
 }
 
 #[cfg(test)]

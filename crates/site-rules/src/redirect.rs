@@ -112,6 +112,13 @@ impl Redirect {
     /// Returns the problem.
     pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
         let mut pattern = Pattern::parse(text.from, text.query)?;
+        if pattern.is_expression()
+            && let Some(to) =
+                text.to.filter(|to| to.split('$').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+        {
+            let message = format!("the destination `{to}` names a group by its number");
+            return Err(RuleError::new(message, "name the group, as in `(?<id>[0-9]+)`, and write `:id`"));
+        }
         let status = text.status.unwrap_or(STATUS_DEFAULT);
         let action = Action::new(status, text.to, &pattern)?;
         let is_forced_by_default = matches!(action, Action::Redirect(..) | Action::Page(_, None));
@@ -134,7 +141,7 @@ impl Redirect {
         if !is_certain || self.pattern.has_query() || self.pattern.has_host() {
             return Ok(());
         }
-        let path = self.pattern.example();
+        let Some(path) = self.pattern.example() else { return Ok(()) };
         for ends_with_slash in [false, true] {
             let request = RequestPath { is_https: false, host: None, path: &path, ends_with_slash, query: None };
             let Some(captures) = self.pattern.matches(&request) else { continue };
@@ -434,6 +441,16 @@ mod tests {
         let outcome = rule.outcome(&captures, request.query);
         let Outcome::Redirect(RedirectStatus::Found, location) = outcome else { panic!("{outcome:?}") };
         assert_eq!(String::from_utf8_lossy(&location), expected);
+    }
+
+    #[test]
+    fn group_of_an_expression_has_a_name() {
+        let new =
+            |from, to| Redirect::new(&RedirectText { from, query: &[], to: Some(to), status: None, force: None }).err();
+        assert_eq!(new("~ ^/old/(?<rest>.*)$", "/new/:rest"), None);
+        assert_eq!(new("/old", "/price-$1"), None);
+        let error = new("~ ^/old/(.*)$", "/new/$1").expect("an error");
+        assert_eq!(error.message, "the destination `/new/$1` names a group by its number");
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Routes {
     /// These routes, in the order in which they are tried.
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Routes {
         let mut routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
-        routes.sort_by_cached_key(|route| Reverse((route.pattern.literal_bytes(), route.conditions.count())));
+        routes.sort_by_cached_key(|route| Reverse((route.pattern.precedence(), route.conditions.count())));
         Routes(routes)
     }
 
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn exact_path_is_longer_than_all_below_it() {
         let check = |text: &str, expected: usize| {
-            assert_eq!(Pattern::parse(text, &[]).expect("a pattern").literal_bytes(), expected, "{text}");
+            assert_eq!(Pattern::parse(text, &[]).expect("a pattern").precedence(), expected, "{text}");
         };
         check("/*", 0);
         check("/", 1);

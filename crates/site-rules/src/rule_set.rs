@@ -24,7 +24,7 @@ impl RuleLimits {
     pub fn take(&mut self, pattern: &Pattern) -> Result<(), RuleError> {
         if pattern.exact_path().is_none() {
             self.patterns_max = self.patterns_max.checked_sub(1).ok_or_else(|| {
-                let message = "the site has too many rules with `*` or `:name`";
+                let message = "the site has too many rules with `*`, `:name` or `~`";
                 RuleError::new(
                     message,
                     "remove some, write paths without them, or raise `site_patterns_max` in [limits]",
@@ -114,14 +114,14 @@ impl RuleSet {
     /// For each redirect without conditions on the query, a request that its pattern matches.
     pub fn redirect_examples(&self) -> impl Iterator<Item = RedirectExample<'_>> {
         let redirects = self.redirects.iter().filter(|rule| matches!(rule.action(), Action::Redirect(..)));
-        redirects.filter(|rule| !rule.pattern.has_query()).map(|rule| {
+        redirects.filter(|rule| !rule.pattern.has_query()).filter_map(|rule| {
             let pattern = &rule.pattern;
             let mut path = vec![b'/'];
-            put_encoded(&pattern.example(), Place::Path, &mut path);
+            put_encoded(&pattern.example()?, Place::Path, &mut path);
             if pattern.requires_slash() && path.len() > 1 {
                 path.push(b'/');
             }
-            RedirectExample { line: rule.line(), host: pattern.host(), path }
+            Some(RedirectExample { line: rule.line(), host: pattern.host(), path })
         })
     }
 

@@ -82,6 +82,11 @@ impl ConfigBuilder<'_, '_> {
                 );
                 None
             }
+            Ok(pattern) if pattern.is_expression() => {
+                let message = format!("the path `{}` is a regular expression", rule.key);
+                self.error(rule.offset, message, "write a path, such as \"/private/*\": all forms of it are protected");
+                None
+            }
             Ok(pattern) => Some(pattern),
             Err(error) => {
                 self.rule_error(rule.offset, error);
@@ -272,9 +277,8 @@ mod tests {
             ),
             (
                 "redirects = { \"^/old/(.*)$\" = \"/new/$1\" }",
-                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` matches \
-                    any rest and `:name` a segment, as in \"/old/*\", and percent-encode other characters that are \
-                        meant",
+                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write \"~ ^/old/(.*)$\" if it \
+                 is one, or a path, in which `*` matches any rest and `:name` a segment, as in \"/old/*\"",
             ),
             (
                 "redirects = { \"/a\" = 1 }",
@@ -377,7 +381,7 @@ mod tests {
         config(&format!("{rules}[limits]\nsite_rules_max = 3\nsite_patterns_max = 2\n"));
         let expected = "3:43: the site has too many rules; remove some, or raise `site_rules_max` in [limits]";
         check(&format!("{rules}[limits]\nsite_rules_max = 2\n"), &[expected]);
-        let expected = "3:43: the site has too many rules with `*` or `:name`; remove some, write paths without them, or \
+        let expected = "3:43: the site has too many rules with `*`, `:name` or `~`; remove some, write paths without them, or \
                         raise `site_patterns_max` in [limits]";
         check(&format!("{rules}[limits]\nsite_patterns_max = 1\n"), &[expected]);
     }

@@ -105,6 +105,28 @@ fn redirects_of_the_configuration_are_answered() {
 }
 
 #[test]
+fn regular_expressions_are_patterns_of_rules_and_routes() {
+    let section = "[domain.\"example.com\".redirects]\n'~ ^/item-(?<id>[0-9]+)/?$' = \"/items/:id\"\n\
+        '~* \\.(env|ini)$' = { status = 403 }\n[domain.\"example.com\".headers]\n\
+        '~* \\.(png|jpe?g)$' = { \"Cache-Control\" = \"max-age=60\" }\n\
+        [domain.\"example.com\".route.'~ ^/(status|health)$']\nrespond = { status = 200, text = \"fine\" }\n";
+    let site = Site::new(section, &[("public/A.PNG", b"picture"), ("public/prod.env", b"secret")]);
+    site.check("/item-42", &[], 301, &["location: /items/42"]);
+    site.check("/item-42/?q", &[], 301, &["location: /items/42?q"]);
+    site.check("/item-4x", &[], 404, &[]);
+    for path in ["/prod.env", "/PROD.ENV", "/x/%2eenv", "/a//b/../c.Ini"] {
+        site.check(path, &[], 403, &[]);
+    }
+    site.check("/A.PNG", &[], 200, &["cache-control: max-age=60"]);
+    site.check_content("/health", 200, "fine");
+    site.check("/health/x", &[], 404, &[]);
+    let of_auth = configuration("auth = { '~ ^/private' = { users_file = \"users.htpasswd\" } }\n");
+    let directory = TestDirectory::with(&[("sanderling.toml", of_auth.as_bytes()), ("public/index.html", b"")]);
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(ended.errors.contains("the path `~ ^/private` is a regular expression; write a path"), "{ended}");
+}
+
+#[test]
 fn redirect_leads_to_no_other_host() {
     let section = "redirects = { \"/old/*\" = \"/:splat\", \"/o*\" = \"/:splat\" }\n";
     let site = Site::new(section, &[]);
