@@ -23,7 +23,6 @@ const OWNED: &[&str] = &[
     "last-modified",
     "location",
     "proxy-connection",
-    "server",
     "te",
     "trailer",
     "transfer-encoding",

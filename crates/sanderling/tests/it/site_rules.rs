@@ -108,7 +108,7 @@ fn redirects_of_the_configuration_are_answered() {
 fn regular_expressions_are_patterns_of_rules_and_routes() {
     let section = "[domain.\"example.com\".redirects]\n'~ ^/item-(?<id>[0-9]+)/?$' = \"/items/:id\"\n\
         '~* \\.(env|ini)$' = { status = 403 }\n[domain.\"example.com\".headers]\n\
-        '~* \\.(png|jpe?g)$' = { \"Cache-Control\" = \"max-age=60\" }\n\
+        '~* \\.(png|jpe?g)$' = { \"Cache-Control\" = \"max-age=60\", Server = false }\n\
         [domain.\"example.com\".route.'~ ^/(status|health)$']\nrespond = { status = 200, text = \"fine\" }\n";
     let site = Site::new(section, &[("public/A.PNG", b"picture"), ("public/prod.env", b"secret")]);
     site.check("/item-42", &[], 301, &["location: /items/42"]);
@@ -117,7 +117,8 @@ fn regular_expressions_are_patterns_of_rules_and_routes() {
     for path in ["/prod.env", "/PROD.ENV", "/x/%2eenv", "/a//b/../c.Ini"] {
         site.check(path, &[], 403, &[]);
     }
-    site.check("/A.PNG", &[], 200, &["cache-control: max-age=60"]);
+    site.check("/A.PNG", &[], 200, &["cache-control: max-age=60", "!server"]);
+    site.check("/health", &[], 200, &["server: sanderling"]);
     site.check_content("/health", 200, "fine");
     site.check("/health/x", &[], 404, &[]);
     let of_auth = configuration("auth = { '~ ^/private' = { users_file = \"users.htpasswd\" } }\n");

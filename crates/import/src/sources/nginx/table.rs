@@ -101,7 +101,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "ssl_client_certificate" | "ssl_verify_*" | "ssl_crl" | "ssl_ocsp*" =>
         NotYet("clients are not asked for certificates", "use `auth` or `access`");
     "" "ssl_reject_handshake" => Key(&["https.refuse_unknown_names"], "");
-    "" "add_trailer" | "more_*" => NotYet("the field `Server` and trailers cannot be changed", "use `headers` for other fields");
+    "" "add_trailer" | "more_*" => NotYet("trailers cannot be changed, and `more_*` is a module", "write the fields in `headers`, where `false` removes one");
     "" "sub_filter*" | "ssi*" | "addition_*" | "add_before_body" | "add_after_body" | "xslt_*" | "image_filter*" |
         "mp4*" | "flv" | "slice" => NotYet(NO_PART, "build the files beforehand");
     "" "autoindex_*" | "fancyindex*" => Default("listings are pages, or JSON for clients that ask for it");
