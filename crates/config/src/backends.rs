@@ -2,7 +2,6 @@
 
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, Problem};
-use crate::routes::SiteRoute;
 use sanderling_site_rules::{Backend, BackendAddress};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +9,8 @@ use std::path::Path;
 impl Config {
     /// The applications of all routes. Several routes may have the same.
     pub fn backends(&self) -> impl Iterator<Item = &Backend> {
-        self.sites.iter().flat_map(|site| &site.options.rules.routes).filter_map(SiteRoute::backend)
+        let routes = self.sites.iter().flat_map(|site| &site.options.rules.routes);
+        routes.flat_map(|route| route.route.backends()).map(|backend| &**backend)
     }
 
     fn backend_addresses(&self) -> impl Iterator<Item = &BackendAddress> {
@@ -20,7 +20,7 @@ impl Config {
     /// Whether requests need their cookies: a route has an application, or a condition on them.
     pub fn needs_cookies(&self) -> bool {
         let mut routes = self.sites.iter().flat_map(|site| &site.options.rules.routes);
-        routes.any(|route| route.backend().is_some() || route.route.conditions.have_cookies())
+        routes.any(|route| route.route.backends().next().is_some() || route.route.conditions.have_cookies())
     }
 
     /// The TCP ports to which a server process connects.

@@ -14,6 +14,7 @@ mod limits_section;
 mod log_section;
 mod metrics;
 mod routes;
+mod route_guards;
 mod rules;
 mod updates;
 

@@ -16,6 +16,17 @@ pub(super) const WEIGHT_MAX: u64 = 1_000;
 /// Bytes of a response that the configuration has.
 pub(super) const RESPONSE_TEXT_BYTES_MAX: usize = 16_384;
 
+/// The largest limits of the requests of a client.
+pub(super) const REQUESTS_MAX: u64 = 1_000_000;
+/// Requests of a client after a pause, as for the limit of all requests.
+pub(super) const REQUESTS_AT_ONCE_DEFAULT: u64 = 100;
+/// Fields that an authenticator adds to a request.
+pub(super) const FORWARD_AUTH_FIELDS_MAX: usize = 32;
+/// Bytes of the path at which an authenticator is asked.
+pub(super) const FORWARD_AUTH_TARGET_BYTES_MAX: usize = 2_048;
+/// Time in which an authenticator answers: somebody waits for a page.
+pub(super) const FORWARD_AUTH_TIMEOUT_MS: u64 = 10_000;
+
 /// Time in which an application begins its response, or sends a further part: that of nginx and HAProxy.
 pub(super) const TIMEOUT_MS_DEFAULT: u64 = 60_000;
 pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
@@ -45,16 +56,6 @@ pub struct SiteRoute {
     pub location: ValueLocation,
 }
 
-impl SiteRoute {
-    /// The application that answers; `None` for a fixed response.
-    pub fn backend(&self) -> Option<&Backend> {
-        match &self.route.action {
-            RouteAction::Pass(pass) => Some(&pass.backend),
-            RouteAction::Respond { .. } => None,
-        }
-    }
-}
-
 /// The pattern of a route: `/api/` is all below it, unless it is a regular expression.
 ///
 /// # Errors
@@ -69,6 +70,11 @@ pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
 
 /// The route `name` to one server that speaks HTTP, with the default of each key.
 pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -> Route {
+    proxy_route_with(name, pattern, server, TIMEOUT_MS_DEFAULT)
+}
+
+/// The same with another timeout.
+pub(super) fn proxy_route_with(name: &str, pattern: Pattern, server: BackendServer, timeout_ms: u64) -> Route {
     let backend = Backend {
         servers: vec![server],
         protocol: BackendProtocol::Http1,
@@ -83,8 +89,9 @@ pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -
         request_fields: Vec::new(),
         response_fields: Vec::new(),
         body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
-        timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
+        timeout: Duration::from_millis(timeout_ms),
     };
     let (name, conditions) = (name.to_owned(), RouteConditions::default());
-    Route { name, pattern, conditions, files_first: false, action: RouteAction::Pass(Box::new(pass)) }
+    let action = RouteAction::Pass(Box::new(pass));
+    Route { name, pattern, conditions, files_first: false, forward_auth: None, rate: None, action }
 }

@@ -8,7 +8,9 @@ use crate::forwarded::ForwardedField;
 use crate::grammar::is_token_byte;
 use crate::host::Host;
 use crate::output::{put_fmt, put_number};
-use crate::passed_fields::{NamedFields, is_edited, is_hop_by_hop, put_edits, put_field, starts_with};
+use crate::passed_fields::{
+    NamedFields, is_edited, is_edited_in_request, is_hop_by_hop, put_edits, put_field, starts_with,
+};
 use crate::request::{Framing, Request, Version};
 use crate::target::Scheme;
 use alloc::string::String;
@@ -45,29 +47,46 @@ impl BackendRequest<'_> {
     pub fn write_head(&self, out: &mut Vec<u8>) {
         let request = self.request;
         let upgrade = request.upgrade();
-        out.extend_from_slice(request.method_name());
-        out.push(b' ');
-        out.extend_from_slice(self.target);
-        out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-        match self.host {
-            Some(host) => out.extend_from_slice(host.as_bytes()),
-            // RFC 9112 §3.2: the value is empty if there is no authority.
-            None => put_host(request.host, out),
-        }
-        out.extend_from_slice(b"\r\n");
+        self.put_start(request.method_name(), out);
         if let Some(protocol) = upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
             put_field(b"Upgrade", protocol, out);
         }
-        let collected = self.put_passed(out);
+        let collected = self.put_passed(|_| true, out);
         self.put_framing(out);
         self.put_collected(&collected, out);
         put_edits(self.edits, |name| Kind::of(name) == Kind::Own, out);
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the fields that are passed on unchanged, and collects those that need more.
-    fn put_passed(&self, out: &mut Vec<u8>) -> Collected<'_> {
+    /// Appends the head of a GET request that asks another server about this one. It has no content, upgrades nothing,
+    /// and its response depends on no condition or range of the client, which are about another one.
+    pub fn write_question_head(&self, out: &mut Vec<u8>) {
+        self.put_start(b"GET", out);
+        let collected = self.put_passed(is_of_question, out);
+        self.put_collected(&collected, out);
+        put_edits(self.edits, |name| Kind::of(name) == Kind::Own, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the request line and Host.
+    fn put_start(&self, method: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(method);
+        out.push(b' ');
+        out.extend_from_slice(self.target);
+        out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        match self.host {
+            Some(host) => out.extend_from_slice(host.as_bytes()),
+            // RFC 9112 §3.2: the value is empty if there is no authority.
+            None => put_host(self.request.host, out),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the fields that are passed on unchanged, those of other kinds only if `is_wanted`, and collects those
+    /// that need more.
+    #[inline]
+    fn put_passed(&self, is_wanted: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) -> Collected<'_> {
         let fields = &self.request.fields;
         let named = NamedFields::of(fields);
         let mut collected = Collected::default();
@@ -93,7 +112,7 @@ impl BackendRequest<'_> {
                     collected.has_host |= is_trusted && kind == Kind::ForwardedHost;
                     is_trusted && !is_edited(name, self.edits)
                 }
-                Kind::Other => !named.contain(name) && !is_edited(name, self.edits),
+                Kind::Other => !named.contain(name) && !is_edited_in_request(name, self.edits) && is_wanted(name),
             };
             if is_passed {
                 put_field(name, line.value(), out);
@@ -202,6 +221,12 @@ impl<'b> Request<'b> {
         };
         self.fields.field_lines().map(|line| (line.name(), line.value())).filter(move |(name, _)| is_passed(name))
     }
+}
+
+/// Whether a field means something without the content of its request, and for another response than its own.
+fn is_of_question(name: &[u8]) -> bool {
+    let is_condition = starts_with(name, b"if-") || name.eq_ignore_ascii_case(b"range");
+    !is_condition && !starts_with(name, b"content-") && !starts_with(name, b"sec-websocket-")
 }
 
 fn put_host(host: Option<Host<'_>>, out: &mut Vec<u8>) {
@@ -506,6 +531,33 @@ mod tests {
     }
 
     #[test]
+    fn question_has_the_fields_of_the_client_but_no_content_condition_or_upgrade() {
+        let lines = "POST /x?y HTTP/1.1\nHost: a\nContent-Length: 5\nContent-Type: text/plain\nIf-None-Match: \"a\"\n\
+            Range: bytes=0-1\nCookie: a=1\nAuthorization: b\nConnection: upgrade\nUpgrade: websocket\n\
+            Sec-WebSocket-Key: c\nExpect: 100-continue\nX-Forwarded-Method: PUT\nX_Forwarded_Uri: /z\n";
+        let head = format!("{lines}\n").replace('\n', "\r\n");
+        let parsed = parse_request(head.as_bytes(), 0, &RequestLimits::default()).expect("valid");
+        let edits = vec![("X-Forwarded-Method".to_string(), Some("POST".to_string()))];
+        let passed = BackendRequest {
+            request: parsed.request().expect("complete"),
+            target: b"/auth",
+            host: None,
+            framing: Framing::None,
+            client: IpAddr::from([192, 0, 2, 1]),
+            scheme: Scheme::Https,
+            trusted: None,
+            edits: &edits,
+        };
+        let mut out = vec![];
+        passed.write_question_head(&mut out);
+        let text = String::from_utf8(out).expect("UTF-8").replace("\r\n", "\n");
+        let expected = format!(
+            "GET /auth HTTP/1.1\nHost: a\nAuthorization: b\nCookie: a=1\n{OF_STRANGER}X-Forwarded-Method: POST\n\n"
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
     fn host_is_that_of_the_target_or_of_the_configuration() {
         let check = |lines: &str, host: Option<&'static str>, expected: &[&str]| {
             let text = written(lines, |passed| passed.host = host);
@@ -552,6 +604,9 @@ mod tests {
         let proto = "X-Forwarded-Proto: https\n";
         check("Via: 1.1 b\nForwarded: for=b\n", &without, proto);
         check("X-A: 1\n", &[("x-a", Some("2")), ("Y", Some("3"))], &format!("{OF_STRANGER}x-a: 2\nY: 3\n"));
+        check("remote_user: a\nRemote-User: b\nRemote_Users: c\n", &[("Remote-User", None)], &{
+            "Remote_Users: c\n".to_string() + OF_STRANGER
+        });
         check("Cookie: a\nAuthorization: b\n", &[("cookie", None), ("authorization", None)], OF_STRANGER);
         check("", &[("X-Forwarded-Proto", Some("wss")), ("X-None", None)], &{
             OF_STRANGER.replace(proto, "") + "X-Forwarded-Proto: wss\n"

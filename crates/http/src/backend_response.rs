@@ -249,6 +249,11 @@ impl<'b> BackendResponse<'b> {
         self.fields.find_first(name)
     }
 
+    /// The values of all lines of a field. `name` is in lower case.
+    pub fn field_values<'n>(&self, name: &'n [u8]) -> impl Iterator<Item = &'b [u8]> + use<'b, 'n> {
+        self.fields.find_all(name)
+    }
+
     /// Whether the field is present. `name` is in lower case.
     pub fn has_field(&self, name: &[u8]) -> bool {
         self.field(name).is_some()

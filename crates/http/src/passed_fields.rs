@@ -98,6 +98,16 @@ pub(crate) fn is_edited(name: &[u8], edits: &[Edit]) -> bool {
     edits.iter().any(|(edited, _)| edited.as_bytes().eq_ignore_ascii_case(name))
 }
 
+/// The same for a field of a request: an application that gets fields as variables cannot tell `Remote_User` from
+/// Remote-User.
+#[inline]
+pub(crate) fn is_edited_in_request(name: &[u8], edits: &[Edit]) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let is_same =
+        |edited: &str| edited.len() == name.len() && edited.bytes().map(folded).eq(name.iter().copied().map(folded));
+    edits.iter().any(|(edited, _)| is_same(edited))
+}
+
 /// Appends the fields that edits set, except those for which `is_own` is true.
 pub(crate) fn put_edits(edits: &[Edit], is_own: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     for (name, value) in edits {

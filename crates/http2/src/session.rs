@@ -136,9 +136,9 @@ impl Request {
         self.stream
     }
 
-    /// Whether content may follow, which is discarded unless it is awaited.
+    /// Whether content may follow, or is kept, which is discarded unless it is awaited or passed on.
     pub fn has_content(&self) -> bool {
-        self.client_side != ClientSide::Ended
+        self.client_side != ClientSide::Ended || self.passed.is_some()
     }
 
     /// The reason why the request is refused, if it exceeds a limit: then its head is incomplete.
@@ -270,7 +270,7 @@ impl<B> Session<B> {
     /// Bytes of memory that the connection holds, including the waiting content, as `of_body` measures it.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
-            Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),
+            Work::Receiving { head, .. } | Work::Parked { head, .. } => head.capacity(),
             Work::Sending { body, .. } | Work::Stalled { body, .. } => of_body(body),
             Work::Abandoned | Work::Discarding => 0,
         };
@@ -300,7 +300,7 @@ impl<B> Session<B> {
     /// limits of requests.
     fn may_keep_more(&self, own_bytes: usize, more_bytes: usize, limits: &Limits) -> bool {
         let of_stream = |stream: &Stream<B>| match &stream.work {
-            Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
+            Work::Receiving { head, .. } | Work::Parked { head, .. } => head.len(),
             _ => 0,
         };
         let kept_bytes = self.streams.iter().map(of_stream).sum::<usize>();
@@ -403,21 +403,26 @@ impl<B> Session<B> {
         Ok(())
     }
 
-    /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
+    /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true. Content
+    /// that arrives meanwhile is kept as well, up to the window, for [`Session::pass_content`].
     pub fn park(&mut self, request: Request, head: &[u8]) {
-        let Request { stream: id, window, priority, client_side, passed, .. } = request;
-        let work = Work::Parked { head: head.to_vec() };
+        let Request { stream: id, window, priority, client_side, awaits_continue, passed, .. } = request;
+        let passed = passed.or_else(|| (client_side != ClientSide::Ended).then(Vec::new));
+        let work = Work::Parked { head: head.to_vec(), awaits_continue };
         self.streams.push(Stream { id, window, priority, client_side, work, passed });
     }
 
     /// Parks a request whose content the caller takes as it arrives, by [`Session::take_passed`].
-    #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
-    pub fn pass_content(&mut self, request: Request, head: &[u8], out: &mut Vec<u8>) {
-        // RFC 9110 §10.1.1.
-        if request.awaits_continue {
+    pub fn pass_content(&mut self, mut request: Request, head: &[u8], out: &mut Vec<u8>) {
+        // RFC 9110 §10.1.1: if part of the content has arrived, the client does not wait.
+        let awaits_continue = mem::take(&mut request.awaits_continue);
+        if awaits_continue
+            && request.passed.as_ref().is_none_or(Vec::is_empty)
+            && request.client_side != ClientSide::Ended
+        {
             self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", request.stream, false, out);
         }
-        self.park(Request { passed: Some(Vec::new()), ..request }, head);
+        self.park(request, head);
     }
 
     /// Takes up to `bytes_max` of the content of such a request, for which its window is opened again, and whether it
@@ -473,15 +478,18 @@ impl<B> Session<B> {
     /// Takes back a parked request. `None`: the client has reset its stream.
     pub fn resume(&mut self, stream: u32, scratch: &mut Scratch) -> Option<Request> {
         let index = self.streams.position(stream)?;
-        match &mut self.streams.at_mut(index).work {
-            Work::Parked { head } => scratch.head = mem::take(head),
+        let awaits_continue = match &mut self.streams.at_mut(index).work {
+            Work::Parked { head, awaits_continue } => {
+                scratch.head = mem::take(head);
+                *awaits_continue
+            }
             Work::Abandoned => {
                 self.streams.remove(index);
                 return None;
             }
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
-        }
-        Some(request_of(self.streams.remove(index), None))
+        };
+        Some(Request { awaits_continue, ..request_of(self.streams.remove(index), None) })
     }
 
     /// Asks the client to stop sending a request whose response was sent whole (RFC 9113 §8.1); returns whether there

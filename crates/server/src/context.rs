@@ -98,8 +98,8 @@ pub(crate) struct Context<'w, 's> {
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
     pub(crate) inspection: Inspection,
-    /// The requests that clients may make; `None` if any number.
-    pub(crate) request_budget: Option<&'w RequestBudget>,
+    /// The requests that clients have made, and may make.
+    pub(crate) request_budget: &'w RequestBudget,
     /// Logs and counts responses; `None` if there is no access log and no detailed counts.
     pub(crate) log: Option<&'w Rc<WorkerLog>>,
     /// Logs DNS queries; `None` if there is no query log.

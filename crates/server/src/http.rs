@@ -1,6 +1,7 @@
 //! From a request to its response, whatever the version of HTTP.
 
 pub(crate) mod exchange;
+mod forward_auth;
 mod backend_exchange;
 pub(crate) mod link_target;
 pub(crate) mod asked;

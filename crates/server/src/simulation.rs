@@ -336,3 +336,5 @@ mod transfer_tests;
 mod backend_tests;
 #[cfg(test)]
 mod hostile_backend_tests;
+#[cfg(test)]
+mod forward_auth_tests;

@@ -41,8 +41,8 @@ pub use protected_paths::ProtectedPaths;
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
 pub use routes::{
-    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, FastCgiOptions, Route, RouteAction,
-    RouteConditions, RouteRequest, Routes,
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, FastCgiOptions, ForwardAuth, Route,
+    RouteAction, RouteConditions, RouteRate, RouteRequest, Routes,
 };
 pub use rule_set::{Match, RedirectExample, RuleLimits, RuleSet};
 pub use security::SecurityHeaders;

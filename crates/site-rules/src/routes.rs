@@ -23,12 +23,36 @@ pub struct Route {
     pub conditions: RouteConditions,
     /// A file at the path of a GET or HEAD request takes precedence.
     pub files_first: bool,
+    /// The authenticator that is asked before anything is answered.
+    pub forward_auth: Option<Box<ForwardAuth>>,
+    /// The requests that each client may make; `None` for any number.
+    pub rate: Option<RouteRate>,
     /// The answer.
     pub action: RouteAction,
 }
 
+/// An authenticator: an application that decides whether a request goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// How it is reached: a route with [`RouteAction::Pass`], which no request has.
+    pub route: Arc<Route>,
+    /// The path at which it is asked, perhaps with a query.
+    pub target: String,
+    /// Fields of its response that the request to the backend gets, in place of those of the client.
+    pub fields: Vec<String>,
+}
+
+/// The requests to a route that each client may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteRate {
+    /// In a second; at least 1.
+    pub per_second_max: u32,
+    /// After a pause; at least 1.
+    pub at_once_max: u32,
+}
+
 /// The properties of a request, other than its path, that a route requires. All must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RouteConditions {
     /// One of these methods; any, if there is none.
     pub methods: Vec<String>,
@@ -50,6 +74,8 @@ pub enum RouteAction {
     },
     /// The response of a backend.
     Pass(Box<BackendRoute>),
+    /// What the path has without the route: a file, or the outcome of a rule.
+    File,
 }
 
 /// How requests are passed on to a backend.
@@ -173,11 +199,26 @@ impl Route {
         matches!(&self.action, RouteAction::Pass(pass) if matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)))
     }
 
+    /// The applications that its requests may reach.
+    pub fn backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
+        let of_auth = self.forward_auth.iter().filter_map(|auth| auth.route.action.backend());
+        self.action.backend().into_iter().chain(of_auth)
+    }
+
     /// The path that all paths of the route begin with, without a slash at its end; empty for the root.
     pub fn fixed_prefix(&self) -> &str {
         let end = self.name.find(['*', ':']).unwrap_or(self.name.len());
         let fixed = &self.name[..end];
         fixed.rfind('/').filter(|_| end < self.name.len()).map_or(fixed.trim_end_matches('/'), |slash| &fixed[..slash])
+    }
+}
+
+impl RouteAction {
+    fn backend(&self) -> Option<&Arc<Backend>> {
+        match self {
+            RouteAction::Pass(pass) => Some(&pass.backend),
+            RouteAction::Respond { .. } | RouteAction::File => None,
+        }
     }
 }
 
@@ -250,6 +291,8 @@ mod tests {
             pattern,
             conditions,
             files_first: false,
+            forward_auth: None,
+            rate: None,
             action: RouteAction::Respond { status: 204, text: String::new() },
         }
     }

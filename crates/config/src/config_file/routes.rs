@@ -81,6 +81,8 @@ impl ConfigBuilder<'_, '_> {
         let keys = self.reader.keys(rule, Section::Route)?;
         let action = self.read_action(rule, &keys, &pattern, has_site);
         let conditions = self.read_conditions(&keys);
+        let forward_auth = self.read_forward_auth(rule, &keys, &pattern);
+        let rate = self.read_route_rate(&keys);
         // A FastCGI application is a folder with scripts and other files: a script is never sent as a file.
         let files_first = match keys.get("files_first") {
             None => keys.get("fastcgi").is_some(),
@@ -91,7 +93,8 @@ impl ConfigBuilder<'_, '_> {
             self.error(entry.offset, "`files_first` needs files, but the domain has no site", remedy);
         }
         let is_read = self.reader.problem_count() == problem_count;
-        let route = Route { name: rule.key.to_owned(), pattern, conditions, files_first, action: action? };
+        let (name, action) = (rule.key.to_owned(), action?);
+        let route = Route { name, pattern, conditions, files_first, forward_auth, rate, action };
         is_read.then(|| SiteRoute { route, location: self.reader.location(rule.offset) })
     }
 
@@ -104,6 +107,10 @@ impl ConfigBuilder<'_, '_> {
     ) -> Option<RouteAction> {
         let mut actions = ACTIONS.iter().filter_map(|name| keys.get(name));
         let Some(action) = actions.next() else {
+            if super::route_guards::KEYS.iter().any(|name| keys.get(name).is_some()) {
+                self.check_local_route(keys);
+                return Some(RouteAction::File);
+            }
             // An unknown key is probably the missing one, misspelt.
             if !keys.has_unknown {
                 let message = format!("the route `{}` has none of `proxy`, `fastcgi` and `respond`", rule.key);
@@ -133,6 +140,16 @@ impl ConfigBuilder<'_, '_> {
                 self.read_pass(action, keys, pattern, (protocol, Spoken::FastCgi))
             }
             _ => self.read_pass(action, keys, pattern, (BackendProtocol::Http1, Spoken::Http)),
+        }
+    }
+
+    /// A route that only guards or limits what its paths have without it.
+    fn check_local_route(&mut self, keys: &Keys<'_, '_>) {
+        for name in OF_ACTION.iter().map(|(name, _)| *name).chain(["files_first"]) {
+            if let Some(entry) = keys.get(name) {
+                let message = format!("`{name}` has no effect without `proxy` or another answer");
+                self.error(entry.offset, message, "remove it, or add the answer");
+            }
         }
     }
 
@@ -382,7 +399,7 @@ mod tests {
     fn pass(text: &str) -> BackendRoute {
         match &routes(text)[0].route.action {
             RouteAction::Pass(pass) => (**pass).clone(),
-            RouteAction::Respond { .. } => panic!("{text}"),
+            RouteAction::Respond { .. } | RouteAction::File => panic!("{text}"),
         }
     }
 
@@ -462,7 +479,7 @@ mod tests {
     fn fixed_response_has_a_status_and_perhaps_a_text() {
         let respond = |value: &str| match &routes(&with("/health", &format!("respond = {value}")))[0].route.action {
             RouteAction::Respond { status, text } => (*status, text.clone()),
-            RouteAction::Pass(_) => panic!("{value}"),
+            RouteAction::Pass(_) | RouteAction::File => panic!("{value}"),
         };
         assert_eq!(respond("{ status = 204 }"), (204, String::new()));
         assert_eq!(respond("{ status = 200, text = \"ok\" }"), (200, "ok".to_owned()));

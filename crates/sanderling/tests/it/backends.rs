@@ -2,6 +2,7 @@
 
 mod differential;
 mod faults;
+mod forward_auth;
 mod node;
 mod php;
 mod known;

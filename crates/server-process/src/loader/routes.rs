@@ -1,7 +1,9 @@
 //! The routes of sites. Equal applications are one: their connections are shared by routes, and survive a reload.
 
 use sanderling_config::Site;
-use sanderling_site_rules::{Backend, BackendProtocol, BackendRoute, FastCgiOptions, Route, RouteAction, Routes};
+use sanderling_site_rules::{
+    Backend, BackendProtocol, BackendRoute, FastCgiOptions, ForwardAuth, Route, RouteAction, Routes,
+};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,9 +32,16 @@ impl Backends {
                 let backend = self.shared(Backend { protocol, ..Backend::clone(&pass.backend) });
                 RouteAction::Pass(Box::new(BackendRoute { backend, ..BackendRoute::clone(pass) }))
             }
-            respond @ RouteAction::Respond { .. } => respond.clone(),
+            local @ (RouteAction::Respond { .. } | RouteAction::File) => local.clone(),
         };
-        Some(Route { action, ..route.clone() })
+        let forward_auth = match &route.forward_auth {
+            Some(auth) => {
+                let route = Arc::new(self.route(&auth.route, root)?);
+                Some(Box::new(ForwardAuth { route, ..ForwardAuth::clone(auth) }))
+            }
+            None => None,
+        };
+        Some(Route { action, forward_auth, ..route.clone() })
     }
 
     fn shared(&mut self, backend: Backend) -> Arc<Backend> {
@@ -74,7 +83,7 @@ mod tests {
         let rules = loaded.snapshot.sites.all().iter().filter_map(|site| site.options.rules.as_ref());
         let passes = rules.flat_map(|rules| rules.routes.iter()).filter_map(|route| match &route.action {
             RouteAction::Pass(pass) => Some(Arc::clone(&pass.backend)),
-            RouteAction::Respond { .. } => None,
+            RouteAction::Respond { .. } | RouteAction::File => None,
         });
         passes.collect()
     }

@@ -12,8 +12,10 @@ use crate::options::Options;
 use crate::waiter::{Event, Waiter};
 use sanderling_http::{Persistence, Request};
 use sanderling_log_format::HttpVersion;
+use sanderling_site_rules::Route;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Events that one request waits for: the file may be evicted again before the connection comes back to it, where many
 /// files are requested and few may be open.
@@ -73,8 +75,31 @@ pub(crate) struct Progress {
     pub(super) wait_count: u8,
     /// The error of its look-up.
     pub(super) error: Option<FileError>,
-    /// The call of a backend, which answers it.
-    call: Option<CallHandle>,
+    /// How far backends have decided about it.
+    stage: Stage,
+}
+
+/// The decision of an authenticator.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// The route that the request has, whose authenticator it is.
+    pub(super) route: Arc<Route>,
+    /// Fields that the backend gets, or does not get from the client.
+    pub(super) fields: Vec<(String, Option<String>)>,
+}
+
+/// How far backends have decided about a request.
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// None was asked.
+    #[default]
+    New,
+    /// The authenticator of this route decides, by this call.
+    Asked(Box<(Arc<Route>, CallHandle)>),
+    /// An authenticator has admitted it.
+    Admitted(Box<Admission>),
+    /// A backend answers it.
+    Passed(CallHandle),
 }
 
 impl Progress {
@@ -122,22 +147,56 @@ impl Progress {
     /// The request is answered, by no backend.
     #[inline]
     pub(super) fn end(&mut self) {
-        debug_assert!(self.call.is_none());
+        debug_assert!(self.call().is_none());
         (self.since_ms, self.wait_count, self.error) = (0, 0, None);
     }
 
-    /// A backend answers the request.
-    pub(super) fn set_call(&mut self, call: CallHandle) {
-        self.call = Some(call);
+    /// Forgets that the request was admitted, if it has been answered since.
+    pub(super) fn end_admission(&mut self) {
+        if self.wait_count == 0 {
+            self.stage = Stage::New;
+        }
     }
 
-    pub(super) fn take_call(&mut self) -> Option<CallHandle> {
-        self.call.take()
+    /// Nobody waits for the decision of an authenticator any longer.
+    pub(super) fn end_question(&mut self) {
+        if let Stage::Asked(_) = self.stage {
+            self.stage = Stage::New;
+        }
+    }
+
+    /// Whether no backend was asked anything.
+    #[inline]
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self.stage, Stage::New)
+    }
+
+    pub(super) fn set_stage(&mut self, stage: Stage) {
+        self.stage = stage;
+    }
+
+    /// Takes the stage; the request is new then.
+    pub(super) fn take_stage(&mut self) -> Stage {
+        std::mem::take(&mut self.stage)
+    }
+
+    /// The fields for the backend of an admitted request.
+    pub(super) fn admitted_fields(&self) -> &[(String, Option<String>)] {
+        if let Stage::Admitted(admission) = &self.stage { &admission.fields } else { &[] }
+    }
+
+    /// The call that the request waits for: of the authenticator, or of the backend that answers.
+    pub(crate) fn call(&self) -> Option<&CallHandle> {
+        match &self.stage {
+            Stage::Asked(asked) => Some(&asked.1),
+            Stage::Passed(call) => Some(call),
+            Stage::New | Stage::Admitted(..) => None,
+        }
     }
 
     /// The call that answers the request; `None` if no backend does.
-    pub(crate) fn call(&self) -> Option<&CallHandle> {
-        self.call.as_ref()
+    pub(crate) fn answering_call(&self) -> Option<&CallHandle> {
+        if let Stage::Passed(call) = &self.stage { Some(call) } else { None }
     }
 }
 

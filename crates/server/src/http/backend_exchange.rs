@@ -1,7 +1,7 @@
 //! Requests that a route answers: by a fixed response, or by passing them on to a backend, and its response back.
 
 use crate::context::Context;
-use crate::http::asked::{Asked, Framing, Logged, Progress, WAITS_MAX, log_content};
+use crate::http::asked::{Asked, Framing, Logged, Progress, Stage, WAITS_MAX, log_content};
 use crate::http::script::{self, Script};
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
@@ -22,11 +22,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A response without a backend, or instead of its response.
-struct OwnResponse<'o> {
-    status: u16,
-    reason: &'o str,
-    text: &'o str,
-    location: Option<&'o str>,
+pub(super) struct OwnResponse<'o> {
+    pub(super) status: u16,
+    pub(super) reason: &'o str,
+    pub(super) text: &'o str,
+    pub(super) location: Option<&'o str>,
 }
 
 /// Bytes that the head of a request gets in addition to its fields, usually.
@@ -40,7 +40,7 @@ pub(super) fn answer<'s, F: Framing<'s>>(
     framing: F,
     context: &mut Context<'_, 's>,
 ) -> F::Step {
-    if let Some(call) = progress.call() {
+    if let Some(call) = progress.answering_call() {
         if call.has_response() {
             return respond(asked, ruling, progress, framing, context);
         }
@@ -58,11 +58,13 @@ pub(super) fn answer<'s, F: Framing<'s>>(
             }
             RouteAction::Pass(backend_route) => {
                 let waiter = (asked.waiter, progress.wait_count > 0);
-                match call_request(asked, route, backend_route, F::VERSION, waiter, context) {
+                let inputs = CallInputs { asked, route, backend_route, edits: &edits_of(backend_route, progress) };
+                match call_request(&inputs, F::VERSION, waiter, context) {
                     Ok(request) => return begin(route, request, asked, progress, framing, context),
                     Err(no_call) => no_call,
                 }
             }
+            RouteAction::File => NoCall::Refused(Status::ServiceUnavailable),
         },
         _ => NoCall::Refused(Status::ServiceUnavailable),
     };
@@ -80,7 +82,7 @@ pub(super) fn answer<'s, F: Framing<'s>>(
 }
 
 /// Why a request is not passed on.
-enum NoCall {
+pub(super) enum NoCall {
     /// With this status.
     Refused(Status),
     /// A file is looked up: the waiter receives an event.
@@ -118,22 +120,40 @@ fn begin<'s, F: Framing<'s>>(
         RouteAction::Pass(backend_route) if asked.content.is_none() => BodySink::Backend(backend_route.body_bytes_max),
         _ => BodySink::Nothing,
     };
-    progress.set_call(call);
+    progress.set_stage(Stage::Passed(call));
     match sink {
         BodySink::Nothing => progress.wait(framing, context.clock),
         sink => framing.need_body(sink, progress, context),
     }
 }
 
+/// A request that is passed on.
+struct CallInputs<'c> {
+    asked: &'c Asked<'c>,
+    route: &'c Route,
+    backend_route: &'c BackendRoute,
+    /// Fields of the request to the backend: `None` removes one.
+    edits: &'c [Edit],
+}
+
+type Edit = (String, Option<String>);
+
+/// The fields that the route sets and removes, with those of the authenticator that has admitted the request.
+fn edits_of<'e>(backend_route: &'e BackendRoute, progress: &Progress) -> Cow<'e, [Edit]> {
+    match progress.admitted_fields() {
+        [] => Cow::Borrowed(&backend_route.request_fields),
+        fields => Cow::Owned(fields.iter().chain(&backend_route.request_fields).cloned().collect()),
+    }
+}
+
 /// The request to the backend.
 fn call_request(
-    asked: &Asked<'_>,
-    route: &Route,
-    backend_route: &BackendRoute,
+    inputs: &CallInputs<'_>,
     version: HttpVersion,
     waiter: (Waiter, bool),
     context: &mut Context<'_, '_>,
 ) -> Result<CallRequest, NoCall> {
+    let CallInputs { asked, backend_route, .. } = *inputs;
     let request = asked.request;
     let framing = match (asked.content, request.framing) {
         (Some([]), _) => BodyFraming::None,
@@ -155,7 +175,7 @@ fn call_request(
                 BodyFraming::Chunked => ContentFraming::Chunked,
                 BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
             };
-            let head = http_head(asked, route, backend_route, framing, context)?;
+            let head = http_head(inputs, framing, context)?;
             let mut passed = CallRequest::new(head, content_framing, has_content, bytes_max);
             passed.is_upgrade = request.upgrade().is_some();
             passed
@@ -165,7 +185,7 @@ fn call_request(
             return Err(NoCall::Refused(Status::LengthRequired));
         }
         BackendProtocol::FastCgi(options) => {
-            let head = script_head(asked, options, backend_route, framing, version, waiter, context)?;
+            let head = script_head(inputs, options, framing, version, waiter, context)?;
             CallRequest::new(head, ContentFraming::Records, has_content, bytes_max)
         }
     };
@@ -178,9 +198,7 @@ fn call_request(
 
 /// The head of the request to a backend that speaks HTTP.
 fn http_head(
-    asked: &Asked<'_>,
-    route: &Route,
-    backend_route: &BackendRoute,
+    &CallInputs { asked, route, backend_route, edits }: &CallInputs<'_>,
     framing: BodyFraming,
     context: &Context<'_, '_>,
 ) -> Result<Vec<u8>, NoCall> {
@@ -195,7 +213,7 @@ fn http_head(
         client: asked.peer.ip(),
         scheme: scheme_of(asked),
         trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
-        edits: &backend_route.request_fields,
+        edits,
     };
     backend_request.write_head(&mut head);
     Ok(head)
@@ -203,9 +221,8 @@ fn http_head(
 
 /// The records before the content of a request to a FastCGI application.
 fn script_head(
-    asked: &Asked<'_>,
+    &CallInputs { asked, backend_route, edits, .. }: &CallInputs<'_>,
     options: &FastCgiOptions,
-    backend_route: &BackendRoute,
     framing: BodyFraming,
     version: HttpVersion,
     waiter: (Waiter, bool),
@@ -243,7 +260,7 @@ fn script_head(
         },
         server_name: site.hosts.first().map_or("", String::as_str),
         trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
-        edits: &backend_route.request_fields,
+        edits,
     };
     script_request.put_params(&mut head);
     if framing == BodyFraming::None {
@@ -252,12 +269,12 @@ fn script_head(
     Ok(head)
 }
 
-fn scheme_of(asked: &Asked<'_>) -> Scheme {
+pub(super) fn scheme_of(asked: &Asked<'_>) -> Scheme {
     asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme())
 }
 
 /// A path that a backend may get.
-struct PassedPath<'r> {
+pub(super) struct PassedPath<'r> {
     raw: &'r [u8],
     path: SitePath<'r>,
     query: Option<&'r [u8]>,
@@ -266,11 +283,19 @@ struct PassedPath<'r> {
 impl<'r> PassedPath<'r> {
     /// A path with a segment `.` or `..`, encoded or not, is refused: the backend might see another path than the
     /// rules.
-    fn of(request: &Request<'r>) -> Result<PassedPath<'r>, NoCall> {
+    pub(super) fn of(request: &Request<'r>) -> Result<PassedPath<'r>, NoCall> {
         const REFUSED: NoCall = NoCall::Refused(Status::BadRequest);
         let Target::Path { path: raw, query } = request.target else { return Err(REFUSED) };
         let path = SitePath::parse(raw).map_err(|_| REFUSED)?;
         if path.has_dot_segments(raw) { Err(REFUSED) } else { Ok(PassedPath { raw, path, query }) }
+    }
+
+    /// Path and query as they were received.
+    pub(super) fn target(&self) -> Vec<u8> {
+        match self.query {
+            None => self.raw.to_vec(),
+            Some(query) => [self.raw, b"?", query].concat(),
+        }
     }
 }
 
@@ -320,7 +345,7 @@ fn respond<'s, F: Framing<'s>>(
     framing: F,
     context: &mut Context<'_, 's>,
 ) -> F::Step {
-    let Some(call) = progress.take_call() else { unreachable!("asked before") };
+    let Stage::Passed(call) = progress.take_stage() else { unreachable!("asked before") };
     let taken = call.take_head();
     let parsed = taken.as_ref().map(|(head, is_complete)| {
         (parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()), *is_complete)
@@ -335,25 +360,29 @@ fn respond<'s, F: Framing<'s>>(
                 context.metrics.add(Counter::BackendErrors, 1);
             }
             let text = format!("The {}.\n", call.state().describe(error));
-            let status = match error {
-                CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => Status::ServiceUnavailable,
-                CallError::ConnectTimeout(_) | CallError::Timeout(_) => Status::GatewayTimeout,
-                CallError::ContentTooLarge => Status::ContentTooLarge,
-                CallError::Connect(_)
-                | CallError::Closed
-                | CallError::Invalid(_)
-                | CallError::InvalidRecord(_)
-                | CallError::Refused(_) => Status::BadGateway,
-            };
-            let response = OwnResponse { text: &text, ..OwnResponse::of(status) };
+            let response = OwnResponse { text: &text, ..OwnResponse::of(status_of(error)) };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
     }
 }
 
+/// The status of the response if a backend has none.
+pub(super) fn status_of(error: &CallError) -> Status {
+    match error {
+        CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => Status::ServiceUnavailable,
+        CallError::ConnectTimeout(_) | CallError::Timeout(_) => Status::GatewayTimeout,
+        CallError::ContentTooLarge => Status::ContentTooLarge,
+        CallError::Connect(_)
+        | CallError::Closed
+        | CallError::Invalid(_)
+        | CallError::InvalidRecord(_)
+        | CallError::Refused(_) => Status::BadGateway,
+    }
+}
+
 /// Writes the response of a backend.
 #[expect(clippy::too_many_arguments, reason = "the parts of an exchange, and the response with its source")]
-fn pass_back<'s, F: Framing<'s>>(
+pub(super) fn pass_back<'s, F: Framing<'s>>(
     response: &BackendResponse<'_>,
     call: CallHandle,
     is_complete: bool,
@@ -430,7 +459,7 @@ fn pass_back<'s, F: Framing<'s>>(
 }
 
 /// Writes a response that is not from a backend.
-fn respond_with<'s, F: Framing<'s>>(
+pub(super) fn respond_with<'s, F: Framing<'s>>(
     response: &OwnResponse<'_>,
     asked: &Asked<'_>,
     ruling: &Ruling<'_>,
@@ -487,7 +516,7 @@ fn log(
 
 impl OwnResponse<'_> {
     /// The status alone.
-    fn of(status: Status) -> OwnResponse<'static> {
+    pub(super) fn of(status: Status) -> OwnResponse<'static> {
         OwnResponse { status: status.code(), reason: status.reason(), text: status.text(), location: None }
     }
 

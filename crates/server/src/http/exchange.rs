@@ -8,7 +8,8 @@ use crate::http::asked::{Asked, Framing, Logged, Progress, WAITS_MAX, log_conten
 use crate::http::backend_exchange;
 use crate::http::dns_over_https::{self, DnsRequest};
 use crate::http::file_hit::{FileHit, Found, content_of};
-use crate::http::site_rules::{Action, Applicant, ResponseFields, Ruling, has_rules};
+use crate::http::forward_auth;
+use crate::http::site_rules::{Action, Applicant, Requester, ResponseFields, Ruling, has_rules};
 use crate::log::access_log::WorkerLog;
 use crate::metrics::Counter;
 use crate::net::body_sink::BodySink;
@@ -17,6 +18,7 @@ use crate::options::Options;
 use crate::site::sites::Site;
 use sanderling_http::{Body, LookupError, Request, Response, SitePath, Status, has_dns_message, respond};
 use sanderling_site_rules::ContentOf;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let site = context.files.site_for(&context.snapshot.sites, asked.request.host);
-    let is_ruled = has_rules(asked.request, site, asked.connection.transport) || progress.call().is_some();
+    let is_ruled = has_rules(asked.request, site, asked.connection.transport) || !progress.is_new();
     match (is_ruled, context.inspection) {
         (false, Inspection::None) => answer_with_file::<F, false>(asked, site, None, progress, framing, context),
         (false, Inspection::Log) => answer_with_logged_file(asked, site, progress, framing, context),
@@ -89,7 +91,7 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     let mut ruling = Ruling::of(request, site, asked.connection, snapshot, context.options);
     let client = snapshot.http_clients.client_of(Some(request), *asked.connection.client);
     let asked = &Asked { connection: &ConnectionInfo { client: &client, ..*asked.connection }, ..*asked };
-    if progress.call().is_some() {
+    if progress.answering_call().is_some() {
         ruling.note_admission();
         return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
@@ -97,8 +99,10 @@ fn answer_by_rules<'s, F: Framing<'s>>(
         return framing.need_body(BodySink::message(), progress, context);
     }
     // A request that has waited was counted before.
-    let budget = context.request_budget.filter(|_| progress.wait_count == 0);
-    ruling.limit(budget, request, client.ip(), (snapshot, context.clock, context.metrics));
+    if progress.wait_count == 0 {
+        let requester = Requester { request, site, address: client.ip() };
+        ruling.limit(context.request_budget, &requester, (snapshot, context.clock, context.metrics));
+    }
     let applicant = Applicant {
         request,
         site: site.filter(|_| !progress.has_failed()),
@@ -110,6 +114,10 @@ fn answer_by_rules<'s, F: Framing<'s>>(
     if ruling.has_to_wait(&applicant, context.files, context.clock) {
         return progress.wait(framing, context.clock);
     }
+    let framing = match forward_auth::admit(asked, &mut ruling, progress, framing, context) {
+        ControlFlow::Continue(framing) => framing,
+        ControlFlow::Break(step) => return step,
+    };
     if matches!(ruling.action, Action::DnsQuery) {
         return answer_dns(asked, &ruling.fields, progress, framing, context);
     }
@@ -117,7 +125,9 @@ fn answer_by_rules<'s, F: Framing<'s>>(
         return backend_exchange::answer(asked, &ruling, progress, framing, context);
     }
     let Some(response) = ruling.action.response(request) else {
-        return answer_with_file::<F, true>(asked, site, Some(&ruling), progress, framing, context);
+        let step = answer_with_file::<F, true>(asked, site, Some(&ruling), progress, framing, context);
+        progress.end_admission();
+        return step;
     };
     context.metrics.add(Counter::HttpRequests, 1);
     let content = content_without_file(response.body(), &framing);

@@ -8,7 +8,7 @@ use crate::files::file_cache::Lookup;
 use crate::files::local_files::LocalFiles;
 use crate::http::file_hit::is_missing;
 use crate::limits::permits::ClientPrefix;
-use crate::limits::request_budget::RequestBudget;
+use crate::limits::request_budget::{RequestBudget, RequestRate};
 use crate::logins::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::net::transport::Transport;
@@ -22,7 +22,7 @@ use crate::waiter::Waiter;
 use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{
-    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteRequest, RuleSet,
+    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, Route, RouteAction, RouteRequest, RuleSet,
     changes_with_content,
 };
 use std::net::IpAddr;
@@ -36,6 +36,8 @@ const REVALIDATED: &[u8] = b"no-cache";
 pub(crate) struct Ruling<'r> {
     pub(crate) action: Action<'r>,
     pub(crate) fields: ResponseFields<'r>,
+    /// The route of the request, if it limits or guards it.
+    route: Option<Arc<Route>>,
     /// The rules that protect paths of the site; `None` if it has none.
     protection_rules: Option<&'r ProtectionRules>,
     /// The protection of the path of the request, of the path of another file, of the found file, and of a path without
@@ -114,6 +116,7 @@ impl<'r> Ruling<'r> {
         Ruling {
             action: Action::File,
             fields: ResponseFields::default(),
+            route: None,
             protection_rules: None,
             protections: [Protection::default(); 4],
             runs_scripts: false,
@@ -192,8 +195,8 @@ impl<'r> Ruling<'r> {
         };
         if !is_dns_query {
             ruling.fields.edits = edits_of(rules, request, &request_path);
-            ruling.action =
-                Action::by_rules(rules, request.method, &request_path).or_by_route(rules, request, &request_path);
+            let action = Action::by_rules(rules, request.method, &request_path);
+            ruling.action = action.or_by_route(rules, request, &request_path, &mut ruling.route);
         }
         if !rules.protection.is_empty() {
             ruling.protect(&rules.protection, request, &path);
@@ -217,22 +220,41 @@ impl<'r> Ruling<'r> {
     }
 }
 
+/// A request that counts for the limits of its client.
+pub(crate) struct Requester<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) site: Option<&'a Arc<Site>>,
+    pub(crate) address: IpAddr,
+}
+
 impl<'r> Ruling<'r> {
-    /// Takes the request from the `budget` of its client, and refuses it if it is one too many.
+    /// Takes the request from the budget of its client, and from that of its client for its route, and refuses it if it
+    /// is one too many.
     #[inline]
     pub(crate) fn limit(
         &mut self,
-        budget: Option<&RequestBudget>,
-        request: &'r Request<'r>,
-        client: IpAddr,
+        budget: &RequestBudget,
+        requester: &Requester<'r>,
         (snapshot, clock, metrics): (&Snapshot, &Clock, &ThreadMetrics),
     ) {
-        let policy = &snapshot.http_clients.rate_limit;
-        let Some(budget) = budget.filter(|_| !policy.is_exempt(client)) else { return };
-        let Err(retry_after_s) = budget.take(ClientPrefix::of(client), clock.now_ms()) else { return };
+        let (policy, rate) = (&snapshot.http_clients.rate_limit, budget.client_rate);
+        let route = self.route.as_ref().and_then(|route| Some((route, route.rate?)));
+        if (rate.is_none() && route.is_none()) || policy.is_exempt(requester.address) {
+            return;
+        }
+        let (client, now_ms) = (ClientPrefix::of(requester.address), clock.now_ms());
+        let of_client = rate.map_or(Ok(()), |rate| budget.take(client, rate, now_ms));
+        let taken = of_client.and_then(|()| {
+            let Some((route, limit)) = route else { return Ok(()) };
+            // The route of the same site and name, also after a reload.
+            let site = requester.site.and_then(|site| site.hosts.first());
+            let rate = RequestRate::new(limit.per_second_max, limit.at_once_max);
+            rate.map_or(Ok(()), |rate| budget.take((client, site, &route.name, &route.conditions), rate, now_ms))
+        });
+        let Err(retry_after_s) = taken else { return };
         metrics.add(Counter::HttpOverRate, 1);
         if !policy.is_dry_run {
-            self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
+            self.action = Action::Respond(Response::too_many_requests(requester.request, retry_after_s));
             self.protections = [Protection::default(); 4];
         }
     }
@@ -396,9 +418,22 @@ impl Ruling<'_> {
 
     /// The client has satisfied the rules of the path in an earlier iteration.
     pub(crate) fn note_admission(&mut self) {
-        if self.protections != [Protection::default(); 4] {
-            self.fields.edits.set_private();
+        let is_guarded = self.route.as_ref().is_some_and(|route| route.forward_auth.is_some());
+        if is_guarded || self.protections != [Protection::default(); 4] {
+            self.set_private();
         }
+    }
+
+    /// The response is for this client only.
+    pub(crate) fn set_private(&mut self) {
+        self.fields.edits.set_private();
+    }
+
+    /// The route whose authenticator has to admit the request before its answer; `None` if there is none, or if the
+    /// answer is a refusal.
+    pub(crate) fn guarding_route(&self) -> Option<&Arc<Route>> {
+        let is_refused = matches!(self.action, Action::Page(_) | Action::Respond(_) | Action::DnsQuery);
+        self.route.as_ref().filter(|route| !is_refused && route.forward_auth.is_some())
     }
 
     /// The protection of a missing file at this path.
@@ -496,8 +531,14 @@ impl<'r> Action<'r> {
     }
 
     /// The route for the request, unless a rule that takes precedence over files has another answer. A rule for missing
-    /// files comes after it.
-    fn or_by_route(self, rules: &SiteRules, request: &Request<'_>, path: &RequestPath<'_>) -> Action<'r> {
+    /// files comes after it. `restricting`: set to the route if it limits or guards its requests.
+    fn or_by_route(
+        self,
+        rules: &SiteRules,
+        request: &Request<'_>,
+        path: &RequestPath<'_>,
+        restricting: &mut Option<Arc<Route>>,
+    ) -> Action<'r> {
         if rules.routes.is_empty() || !matches!(self, Action::File | Action::FileOr(_)) || is_acme_challenge(path.path)
         {
             return self;
@@ -509,6 +550,12 @@ impl<'r> Action<'r> {
         let Some(route) = rules.routes.find(path, &RequestOfRoute(request)) else {
             return self;
         };
+        if route.forward_auth.is_some() || route.rate.is_some() {
+            *restricting = Some(Arc::clone(route));
+        }
+        if route.action == RouteAction::File {
+            return self;
+        }
         let is_script = names_script(path.path) && rules.routes.iter().any(|route| route.runs_scripts());
         let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !is_script;
         match route.files_first && asks_for_file {

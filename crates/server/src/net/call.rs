@@ -201,7 +201,7 @@ impl CallState {
     pub(crate) fn backend_route(&self) -> &BackendRoute {
         match &self.route.action {
             RouteAction::Pass(route) => route,
-            RouteAction::Respond { .. } => unreachable!("a call has a route to a backend"),
+            RouteAction::Respond { .. } | RouteAction::File => unreachable!("a call has a route to a backend"),
         }
     }
 

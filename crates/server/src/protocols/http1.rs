@@ -56,7 +56,7 @@ impl Http1 {
 
     /// Whether a backend gets the body of the current request as it arrives.
     pub(crate) fn passes_body_on(&self) -> bool {
-        self.pending.is_some() && self.progress.call().is_some()
+        self.pending.is_some() && self.progress.answering_call().is_some()
     }
 
     /// Whether a backend answers the current request.
@@ -220,7 +220,7 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let is_answered_early = self.progress.call().is_some_and(CallHandle::has_response);
+        let is_answered_early = self.progress.answering_call().is_some_and(CallHandle::has_response);
         if !is_answered_early && !pending.skipper.is_done() {
             match self.skip(&mut pending, input) {
                 Ok(Skipping::Done) => {}
@@ -261,7 +261,7 @@ impl Http1 {
     /// Takes what has arrived of the body, as far as its sink has room for it.
     fn skip(&self, pending: &mut Pending, input: &mut Input<'_>) -> Result<Skipping, RequestError> {
         let Pending { skipper, unanswered, received_bytes } = pending;
-        let call = self.progress.call();
+        let call = self.progress.answering_call();
         let mut nothing = BodySink::Nothing;
         let sink = unanswered.as_mut().map_or(&mut nothing, |unanswered| &mut unanswered.sink);
         loop {

@@ -273,7 +273,7 @@ impl<'s> Http2<'s> {
             Some(BodySource::Backend(content)) => Some(content.call().clone()),
             _ => None,
         };
-        let call = waiting.and_then(|waiting| waiting.progress.call().cloned()).or(of_response);
+        let call = waiting.and_then(|waiting| waiting.progress.answering_call().cloned()).or(of_response);
         let Some(call) = call else { return };
         let room = call.request_room();
         let Some((content, is_end)) = session.take_passed(stream, room, out) else { return };
@@ -478,6 +478,8 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
         if let BodySink::Backend(_) = sink {
             let Http2Framing { http, request, received } = self;
             http.push_waiting(request.stream(), progress);
+            // Content may have arrived while the request waited for something else.
+            http.passing.push(request.stream());
             http.session.pass_content(request, received, &mut context.buffers.output);
             return StreamStep::Progress { has_answered: false };
         }

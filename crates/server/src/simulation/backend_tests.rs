@@ -50,16 +50,23 @@ pub(super) fn route(name: &str, action: RouteAction) -> Route {
         pattern: Pattern::parse(name, &[]).expect("a pattern"),
         conditions: RouteConditions::default(),
         files_first: false,
+        forward_auth: None,
+        rate: None,
         action,
     }
 }
 
-/// A server with a file `/file`, and these routes.
-pub(super) fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
+/// A site with a file `/file`, and these routes.
+pub(super) fn site_with(routes: Vec<Route>) -> Sites {
     let rules = SiteRules { routes: Arc::new(Routes::new(routes)), ..SiteRules::default() };
     let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
     let site = Site { id: 0, hosts: vec!["example.com".to_owned()], root: Root::Builtin(FILES), options };
-    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::Addresses(0)), ZoneMap::new(HashSeed(1), []));
+    Sites::new(vec![site], DefaultSite::Addresses(0))
+}
+
+/// A server with this site.
+pub(super) fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
+    let snapshot = Snapshot::new(site_with(routes), ZoneMap::new(HashSeed(1), []));
     let http = HttpOptions { accepts_http2: true, ..HttpOptions::default() };
     simulate(snapshot, Options { http, ..Options::default() }, |simulation| {
         simulation.use_memory_backends();

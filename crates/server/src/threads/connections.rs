@@ -168,13 +168,14 @@ impl<'s> Connections<'s> {
         let Snapshot { access_log, slots, http_clients, .. } = &self.snapshot;
         self.shared.update_query_log(&mut self.query_log, &self.snapshot);
         let has_log = access_log.is_some() || self.metrics.statistics.is_some();
-        self.inspection = if self.shared.request_budget.is_some() || (has_log && http_clients.are_named_by_fields()) {
-            Inspection::Rules
-        } else if has_log {
-            Inspection::Log
-        } else {
-            Inspection::None
-        };
+        self.inspection =
+            if self.shared.request_budget.client_rate.is_some() || (has_log && http_clients.are_named_by_fields()) {
+                Inspection::Rules
+            } else if has_log {
+                Inspection::Log
+            } else {
+                Inspection::None
+            };
         if !has_log {
             self.log = None;
             return;
@@ -574,7 +575,7 @@ impl<'s> Connections<'s> {
             waiter: Waiter { worker_index: self.worker_index, connection: key, stream: 0 },
             use_number: self.use_number,
             inspection: self.inspection,
-            request_budget: self.shared.request_budget.as_ref(),
+            request_budget: &self.shared.request_budget,
             log: self.log.as_ref(),
             query_log: self.query_log.as_ref(),
             drain_grace: self.drain_grace,

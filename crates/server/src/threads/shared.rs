@@ -8,7 +8,7 @@ use crate::files::jobs::JobQueue;
 use crate::lifecycle::Lifecycle;
 use crate::limits::buffer_budget::{BufferBudget, PieceLimits};
 use crate::limits::permits::Permits;
-use crate::limits::request_budget::RequestBudget;
+use crate::limits::request_budget::{RequestBudget, RequestRate};
 use crate::log::log_queue::LogQueue;
 use crate::log::query_log::ThreadQueryLog;
 use crate::logins::authenticator::Authenticator;
@@ -44,8 +44,7 @@ pub(crate) struct Shared {
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
     permits: [Permits; 2],
-    /// `None` if clients may make any number of requests.
-    pub(crate) request_budget: Option<RequestBudget>,
+    pub(crate) request_budget: RequestBudget,
     pub(crate) buffers: BufferBudget,
     /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
     eviction_wanted: [AtomicBool; 2],
@@ -81,7 +80,10 @@ impl Shared {
                 Permits::new(options.http.connections_max, options.http.connections_per_client_max),
                 Permits::new(options.dns.tcp_connections_max, options.dns.tcp_connections_per_client_max),
             ],
-            request_budget: RequestBudget::new(options.http.requests_per_second_max, options.http.requests_at_once_max),
+            request_budget: RequestBudget::new(RequestRate::new(
+                options.http.requests_per_second_max,
+                options.http.requests_at_once_max,
+            )),
             buffers: BufferBudget::new(options.connection_buffers_bytes_max),
             eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),

@@ -67,6 +67,8 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
         pattern: Pattern::parse("/*", &[]).expect("a pattern"),
         conditions: RouteConditions::default(),
         files_first: false,
+        forward_auth: None,
+        rate: None,
         action: RouteAction::Pass(Box::new(pass)),
     };
     let rules = SiteRules { routes: Arc::new(Routes::new([route])), ..SiteRules::default() };

@@ -30,7 +30,7 @@ pub(crate) const TABLE: &[Row] = rows! {
         "set `request_body_max` in the route of an application; files discard the content");
     "site" "push" => Unneeded("browsers have removed server push");
     "site" "reverse_proxy" | "php_fastcgi" => Key(&["domain.route"], "to an address or `localhost`, without TLS");
-    "site" "forward_auth" => NotYet("another program does not decide about requests", "use `auth` or `access`");
+    "site" "forward_auth" => NotYet("an authenticator is not translated", "write `forward_auth` in the route");
     "site" "fastcgi" | "proxy" => NotYet("Caddyfiles of Caddy 1 are not supported", "upgrade the Caddyfile first");
     "site" "uri" | "method" | "request_header" | "vars" | "map" | "copy_response*" | "intercept" | "invoke" | "fs" =>
         NotYet("requests are not modified on their way to an application", "write a rule for each path");

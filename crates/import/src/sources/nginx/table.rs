@@ -107,7 +107,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     "" "autoindex_*" | "fancyindex*" => Default("listings are pages, or JSON for clients that ask for it");
     "" "stub_status" | "status*" | "vhost_traffic_*" => NotYet("no site has a status page",
         "use `[metrics]` and `sanderling status`");
-    "" "auth_request*" | "auth_jwt*" | "secure_link*" | "perl*" | "js_*" | "lua_*" | "access_by_*" | "content_by_*" |
+    "" "auth_request*" => NotYet("an authenticator is not translated", "write `forward_auth` in the route");
+    "" "auth_jwt*" | "secure_link*" | "perl*" | "js_*" | "lua_*" | "access_by_*" | "content_by_*" |
         "rewrite_by_*" | "header_filter_by_*" | "init_by_*" | "dav_*" | "create_full_put_path" | "empty_gif" |
         "random_index" | "mirror*" | "userid*" | "modsecurity*" | "pagespeed*" =>
         NotYet("requests are not passed to a module", ONE_APPLICATION);

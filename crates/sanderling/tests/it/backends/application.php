@@ -5,7 +5,7 @@ setcookie('php', 'yes');
 $content = file_get_contents('php://input');
 $names = ['REQUEST_METHOD', 'REQUEST_URI', 'QUERY_STRING', 'SCRIPT_NAME', 'SCRIPT_FILENAME', 'PATH_INFO', 'DOCUMENT_ROOT',
   'DOCUMENT_URI', 'PHP_SELF', 'HTTPS', 'SERVER_PROTOCOL', 'SERVER_NAME', 'REMOTE_ADDR', 'HTTP_HOST', 'HTTP_X_OWN',
-  'HTTP_PROXY', 'HTTP_X_FORWARDED_FOR', 'CONTENT_TYPE', 'CONTENT_LENGTH'];
+  'HTTP_PROXY', 'HTTP_REMOTE_USER', 'HTTP_X_FORWARDED_FOR', 'CONTENT_TYPE', 'CONTENT_LENGTH'];
 foreach ($names as $name) {
     echo $name, '=', $_SERVER[$name] ?? 'none', "\n";
 }

@@ -81,7 +81,7 @@ fn site(server: &str, keys: &str) -> Proxy {
 
 impl Answer {
     /// The value of a variable that the script has printed.
-    fn variable(&self, name: &str) -> &str {
+    pub(super) fn variable(&self, name: &str) -> &str {
         let start = format!("{name}=");
         self.content.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or("missing")
     }
