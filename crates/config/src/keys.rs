@@ -320,6 +320,7 @@ const ROUTE: &[Key] = keys! {
     front_controller => "\"index.php\"";
     request_headers => "{ \"X-Secret\" = \"…\", \"X-Internal\" = false }";
     response_headers => "{ \"X-Powered-By\" = false }";
+    compress: false => "true";
     request_body_max => "\"100MiB\"";
     timeout => "\"60s\"";
     connect_timeout => "\"5s\"";

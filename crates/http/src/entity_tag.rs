@@ -1,6 +1,8 @@
 //! Parses and compares entity tags (RFC 9110 §8.8.3).
 
 use crate::grammar::trim;
+use alloc::format;
+use alloc::string::{String, ToString};
 
 /// An entity tag as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,4 +54,10 @@ impl<'b> Iterator for EntityTags<'b> {
         self.0 = after;
         matches!(trim(after), [] | [b',', ..]).then_some(EntityTag { is_weak, opaque })
     }
+}
+
+/// The weak entity tag of this one (RFC 9110 §8.8.3); `None` if it is not text.
+pub fn weak_etag(etag: &[u8]) -> Option<String> {
+    let text = core::str::from_utf8(etag).ok()?;
+    Some(if text.starts_with("W/") { text.to_string() } else { format!("W/{text}") })
 }

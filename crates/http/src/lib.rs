@@ -64,11 +64,12 @@ pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fau
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
 pub use date::HttpDate;
 pub use dns_message::{DNS_MESSAGE_BYTES_MAX, dns_query, has_dns_message};
+pub use entity_tag::weak_etag;
 pub use fields::{FieldName, FieldValues, Fields};
 pub use forwarded::{ForwardedField, forwarded_client};
 pub use host::Host;
 pub use listing::{ListedFile, Listing};
-pub use media_type::{is_compressible, media_type};
+pub use media_type::{is_compressible, is_text, media_type};
 pub use multipart::{Multipart, Part};
 pub use preconditions::is_not_modified;
 pub use representation::{Negotiation, Representation};

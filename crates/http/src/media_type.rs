@@ -39,6 +39,30 @@ pub fn is_compressible(media_type: &str) -> bool {
     !COMPRESSED.lines().any(|line| line.strip_prefix(media_type).is_some_and(|rest| rest.starts_with(": ")))
 }
 
+/// Whether the value of Content-Type is that of a text, or of another format that is not compressed.
+pub fn is_text(content_type: &[u8]) -> bool {
+    const OTHERS: [&[u8]; 9] = [
+        b"application/javascript",
+        b"application/json",
+        b"application/wasm",
+        b"application/x-javascript",
+        b"application/x-ndjson",
+        b"application/xml",
+        b"font/ttf",
+        b"font/otf",
+        b"image/bmp",
+    ];
+    let name = content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    let has_prefix = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    let has_suffix =
+        |suffix: &[u8]| name.len().checked_sub(suffix.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(suffix));
+    // RFC 6838 §4.2.8.
+    has_prefix(b"text/")
+        || has_suffix(b"+json")
+        || has_suffix(b"+xml")
+        || OTHERS.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
 /// The media type of the line that has `word`, a space and an extension.
 fn find(lines: &'static str, word: &[u8]) -> Option<&'static str> {
     let bytes = lines.as_bytes();
@@ -75,6 +99,18 @@ mod tests {
         for extension in extensions {
             assert!(extension.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()), "{extension}");
             assert!((1..=EXTENSION_BYTES_MAX).contains(&extension.len()), "{extension}");
+        }
+    }
+
+    #[test]
+    fn texts_are_known_by_their_content_type() {
+        for text in
+            ["text/html; charset=utf-8", "TEXT/event-stream", "application/JSON;x", "image/svg+xml", "a/b+json "]
+        {
+            assert!(is_text(text.as_bytes()), "{text}");
+        }
+        for other in ["", "image/png", "application/octet-stream", "video/mp4", "application/zip", "+xm", "texts/a"] {
+            assert!(!is_text(other.as_bytes()), "{other}");
         }
     }
 

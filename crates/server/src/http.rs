@@ -3,6 +3,7 @@
 pub(crate) mod exchange;
 mod forward_auth;
 mod backend_exchange;
+mod recoding;
 pub(crate) mod link_target;
 pub(crate) mod asked;
 pub(crate) mod site_rules;

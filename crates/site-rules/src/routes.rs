@@ -91,6 +91,8 @@ pub struct BackendRoute {
     pub request_fields: Vec<(String, Option<String>)>,
     /// The same of the response of the backend.
     pub response_fields: Vec<(String, Option<String>)>,
+    /// Whether texts are compressed for clients that accept it.
+    pub compresses: bool,
     /// Bytes of the content of a request; longer ones get 413.
     pub body_bytes_max: u64,
     /// Time in which the backend begins its response, and within which it sends a further part or takes one.

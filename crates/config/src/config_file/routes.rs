@@ -28,6 +28,7 @@ const OF_ACTION: &[(&str, &[&str])] = &[
     ("host", &["proxy", "fastcgi"]),
     ("request_headers", &["proxy", "fastcgi"]),
     ("response_headers", &["proxy", "fastcgi"]),
+    ("compress", &["proxy", "fastcgi"]),
     ("request_body_max", &["proxy", "fastcgi"]),
     ("timeout", &["proxy", "fastcgi"]),
     ("connect_timeout", &["proxy", "fastcgi"]),
@@ -195,6 +196,7 @@ impl ConfigBuilder<'_, '_> {
             host,
             request_fields: keys.get("request_headers").map(|entry| self.read_edits(entry)).unwrap_or_default(),
             response_fields: keys.get("response_headers").map(|entry| self.read_edits(entry)).unwrap_or_default(),
+            compresses: self.reader.boolean(keys, "compress"),
             body_bytes_max: body.unwrap_or(REQUEST_BODY_BYTES_DEFAULT),
             timeout,
         })))
@@ -426,6 +428,7 @@ mod tests {
             host: None,
             request_fields: Vec::new(),
             response_fields: Vec::new(),
+            compresses: false,
             body_bytes_max: u64::MAX,
             timeout: Duration::from_secs(60),
         };
@@ -439,7 +442,7 @@ mod tests {
             "proxy = [\"http://127.0.0.1:3000\", { url = \"unix:/run/a.sock\", weight = 3 }]\nstrip_prefix = true\n\
              host = \"app.internal:81\"\nmethods = [\"GET\", \"POST\"]\nfields = { X-Canary = \"1\", X-Any = true }\n\
              cookies = { Beta = true }\nfiles_first = true\nrequest_headers = { X-A = \"b\", X-B = false }\n\
-             response_headers = { X-C = false }\nrequest_body_max = \"100MiB\"\ntimeout = \"2min\"\n\
+             response_headers = { X-C = false }\ncompress = true\nrequest_body_max = \"100MiB\"\ntimeout = \"2min\"\n\
              connect_timeout = \"50ms\"\nidle_timeout = \"9s\"\nconnections_max = 7",
         );
         let route = &routes(&text)[0].route;
@@ -453,6 +456,7 @@ mod tests {
         assert_eq!((weights, pass.strip_prefix, pass.host.as_deref()), (vec![1, 3], true, Some("app.internal:81")));
         assert_eq!(pass.request_fields, [named("X-A", Some("b")), named("X-B", None)]);
         assert_eq!(pass.response_fields, [named("X-C", None)]);
+        assert!(pass.compresses);
         assert_eq!((pass.body_bytes_max, pass.timeout), (100 << 20, Duration::from_secs(120)));
         assert_eq!(pass.backend.connect_timeout, Duration::from_millis(50));
         assert_eq!((pass.backend.idle_timeout, pass.backend.connections_max), (Duration::from_secs(9), 7));

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::http::asked::{Asked, Framing, Logged, Progress, Stage, WAITS_MAX, log_content};
+use crate::http::recoding::Recoding;
 use crate::http::script::{self, Script};
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
@@ -407,16 +408,31 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
         // RFC 9110 §8.6: a 204 has none.
         ResponseFraming::None => response.content_length().filter(|_| response.status() != 204),
     };
+    let (compresses, mut edits) = {
+        let state = call.state();
+        let route = state.backend_route();
+        (route.compresses && ruling.fields.may_transform(), route.response_fields.clone())
+    };
+    let mut recoding = match compresses {
+        true => Recoding::of(response, request, length_bytes, &edits),
+        false => Recoding::default(),
+    };
+    let is_recoded = recoding.encoder.is_some();
+    if is_complete {
+        recoding.encode_whole(&mut bytes);
+    }
+    edits.append(&mut recoding.edits);
+    let length_bytes = if is_recoded { is_complete.then_some(bytes.len() as u64) } else { length_bytes };
     let content_framing = match (length_bytes, F::VERSION) {
         (Some(length_bytes), _) => ClientContent::Length(length_bytes),
         (None, _) if !has_content => ClientContent::None,
+        (None, HttpVersion::Http1) if is_recoded => ResponseFraming::Chunked.for_client(request.version),
         (None, HttpVersion::Http1) => response.framing().for_client(request.version),
         (None, HttpVersion::Http2) => ClientContent::None,
     };
     let is_last = framing.is_last() || content_framing == ClientContent::UntilClose;
     let persistence = if is_last { Persistence::Close } else { request.persistence };
     let is_tunnel = response.status() == 101;
-    let edits = call.state().backend_route().response_fields.clone();
     let head = framing.head(context.buffers);
     let start = head.len();
     let parts = ResponseHeadParts {
@@ -437,7 +453,7 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
     } else if is_complete {
         Content::Later { length_bytes: Some(bytes.len() as u64), source: BodySource::bytes(&bytes) }
     } else {
-        let source = BackendContent::new(call, content_framing == ClientContent::Chunked);
+        let source = BackendContent::new(call, content_framing == ClientContent::Chunked).encoded(recoding.encoder);
         return finish(
             response.status(),
             persistence,

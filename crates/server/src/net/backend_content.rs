@@ -2,6 +2,7 @@
 
 use crate::log::access_log::PendingLine;
 use crate::net::call::{CallHandle, LAST_CHUNK, TakenContent, put_chunk};
+use crate::net::content_encoder::ContentEncoder;
 use crate::net::file_chunk::Sent;
 use crate::net::transport::Transport;
 use sanderling_os::tcp::More;
@@ -34,6 +35,8 @@ pub(crate) struct BackendContent {
     taken: Vec<u8>,
     sent: usize,
     end: End,
+    /// Compresses the content; `None` if it is sent as it is.
+    encoder: Option<Box<ContentEncoder>>,
     /// The line of the access log for the response.
     line: Option<PendingLine>,
 }
@@ -51,7 +54,12 @@ enum End {
 impl BackendContent {
     /// The content of the response of `call`, in chunks (RFC 9112 §7.1) or as it is.
     pub(crate) fn new(call: CallHandle, is_chunked: bool) -> BackendContent {
-        BackendContent { call, is_chunked, taken: Vec::new(), sent: 0, end: End::More, line: None }
+        BackendContent { call, is_chunked, taken: Vec::new(), sent: 0, end: End::More, encoder: None, line: None }
+    }
+
+    /// The same, compressed by this encoder, if there is one.
+    pub(crate) fn encoded(self, encoder: Option<Box<ContentEncoder>>) -> BackendContent {
+        BackendContent { encoder, ..self }
     }
 
     /// The content of a tunnel, after the `head` of the response.
@@ -71,7 +79,8 @@ impl BackendContent {
 
     /// Bytes of memory that it holds, without those of the call.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.taken.capacity() + self.call.held_bytes()
+        let of_encoder = if self.encoder.is_some() { ContentEncoder::held_bytes() } else { 0 };
+        self.taken.capacity() + self.call.held_bytes() + of_encoder
     }
 
     /// Appends what has arrived to `out`; whether that is all.
@@ -140,21 +149,38 @@ impl BackendContent {
         }
     }
 
+    /// Frames bytes that are sent next.
+    fn put(&mut self, content: Vec<u8>) {
+        if let Some(line) = &mut self.line {
+            line.add_content(content.len() as u64);
+        }
+        match self.is_chunked {
+            false => self.taken = content,
+            // A chunk without content would be the last one.
+            true if content.is_empty() => {}
+            true => put_chunk(&content, &mut self.taken),
+        }
+    }
+
     /// Takes the next bytes of the call; `false` if there are none yet.
     fn take(&mut self) -> bool {
         match self.call.take_content(PIECE_BYTES_MAX) {
-            TakenContent::Bytes(content) => {
-                if let Some(line) = &mut self.line {
-                    line.add_content(content.len() as u64);
-                }
-                match self.is_chunked {
-                    false => self.taken = content,
-                    true => put_chunk(&content, &mut self.taken),
-                }
-            }
+            TakenContent::Bytes(content) => match self.encoder.as_mut().map(|encoder| encoder.put(&content)) {
+                None => self.put(content),
+                Some(Ok(encoded)) => self.put(encoded),
+                Some(Err(_)) => self.end = End::CutOff,
+            },
             TakenContent::Awaited => return false,
             TakenContent::End => {
                 self.end = End::Reached;
+                match self.encoder.take().map(|encoder| encoder.finish()) {
+                    None => {}
+                    Some(Ok(encoded)) => self.put(encoded),
+                    Some(Err(_)) => {
+                        self.end = End::CutOff;
+                        return true;
+                    }
+                }
                 if self.is_chunked {
                     self.taken.extend_from_slice(LAST_CHUNK);
                 }

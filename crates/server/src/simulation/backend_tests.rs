@@ -39,6 +39,7 @@ pub(super) fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
         host: None,
         request_fields: Vec::new(),
         response_fields: Vec::new(),
+        compresses: false,
         body_bytes_max: 1024 * 1024,
         timeout: TIMEOUT,
     }

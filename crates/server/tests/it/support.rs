@@ -59,6 +59,7 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
         host: None,
         request_fields: Vec::new(),
         response_fields: Vec::new(),
+        compresses: false,
         body_bytes_max: 0,
         timeout: DEADLINE,
     };
