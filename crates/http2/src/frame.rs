@@ -46,6 +46,8 @@ pub(crate) mod setting {
     pub(crate) const MAX_HEADER_LIST_SIZE: u16 = 6;
     /// RFC 9218 §2.1.
     pub(crate) const NO_RFC7540_PRIORITIES: u16 = 9;
+    /// RFC 8441 §3.
+    pub(crate) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 }
 
 /// The reason why a stream or a connection ends (RFC 9113 §7).

@@ -29,6 +29,8 @@ pub struct Limits {
     pub overhead_bytes_max: u64,
     /// Whether the heads of requests have their cookies, on which only applications and conditions of routes depend.
     pub keeps_cookies: bool,
+    /// Whether a request may ask for a WebSocket (RFC 8441), which is a request to switch the protocol then.
+    pub accepts_websockets: bool,
 }
 
 impl Default for Limits {
@@ -44,6 +46,7 @@ impl Default for Limits {
             control_budget: 1_000,
             overhead_bytes_max: 1024 * 1024,
             keeps_cookies: false,
+            accepts_websockets: false,
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct DecodedHead {
     pub(crate) content_bytes: Option<u64>,
     /// The field Expect is present.
     pub(crate) has_expectation: bool,
+    /// The method is CONNECT, with `:protocol` (RFC 8441 §4).
+    pub(crate) is_connect: bool,
     pub(crate) priority: Priority,
 }
 
@@ -54,10 +56,13 @@ enum Pseudo {
     Scheme,
     Authority,
     Path,
+    /// RFC 8441 §4.
+    Protocol,
 }
 
 impl Pseudo {
-    const COUNT: usize = 4;
+    /// The last one, `:protocol`, counts as a field of the request.
+    const COUNT: usize = 5;
 
     fn from_bytes(name: &[u8]) -> Option<Pseudo> {
         match name {
@@ -65,6 +70,7 @@ impl Pseudo {
             b":scheme" => Some(Pseudo::Scheme),
             b":authority" => Some(Pseudo::Authority),
             b":path" => Some(Pseudo::Path),
+            b":protocol" => Some(Pseudo::Protocol),
             _ => None,
         }
     }
@@ -98,7 +104,8 @@ pub(crate) fn decode_request(
     pseudo.clear();
     let cookies = if limits.keeps_cookies { Cookies::After(None) } else { Cookies::Dropped };
     let found = [const { None }; Pseudo::COUNT];
-    let mut writer = HeadWriter { head, pseudo, found, scheme, has_line: false, cookies };
+    let accepts_protocol = limits.accepts_websockets;
+    let mut writer = HeadWriter { head, pseudo, found, scheme, has_line: false, cookies, accepts_protocol };
     let mut decoded = DecodedHead::default();
     let (mut field_count, mut list_bytes) = (0, 0);
     let mut block = decoder.block(bytes);
@@ -113,7 +120,7 @@ pub(crate) fn decode_request(
         if list_bytes > limits.request.head_bytes_max {
             check_decoded(list_bytes, limits)?;
             decoded.state = HeadState::Refused(RequestError::HeadTooLong);
-        } else if field_count > limits.request.field_count_max + Pseudo::COUNT {
+        } else if field_count > limits.request.field_count_max + Pseudo::COUNT - 1 {
             decoded.state = HeadState::Refused(RequestError::TooManyFields);
         } else if writer.put(field, &mut decoded).is_none() {
             decoded.state = HeadState::Malformed;
@@ -122,6 +129,7 @@ pub(crate) fn decode_request(
     if decoded.state == HeadState::Complete && writer.finish().is_none() {
         decoded.state = HeadState::Malformed;
     }
+    decoded.is_connect = writer.found[Pseudo::Protocol as usize].is_some();
     Ok(decoded)
 }
 
@@ -159,6 +167,8 @@ struct HeadWriter<'s> {
     /// The request line and Host are written.
     has_line: bool,
     cookies: Cookies,
+    /// [`Limits::accepts_websockets`]
+    accepts_protocol: bool,
 }
 
 /// The treatment of Cookie.
@@ -229,6 +239,9 @@ impl HeadWriter<'_> {
 
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let pseudo = Pseudo::from_bytes(name)?;
+        if matches!(pseudo, Pseudo::Protocol) && !self.accepts_protocol {
+            return None;
+        }
         let found = &mut self.found[pseudo as usize];
         // RFC 9113 §8.3: pseudo-header fields precede all other fields, and occur once. The parts of a request line
         // have no spaces.
@@ -249,8 +262,15 @@ impl HeadWriter<'_> {
         let found = |name: Pseudo| found[name as usize].clone().map(|range| &pseudo[range]);
         let method = found(Pseudo::Method)?;
         let (scheme, path) = (found(Pseudo::Scheme), found(Pseudo::Path));
-        let authority = found(Pseudo::Authority);
+        let (authority, protocol) = (found(Pseudo::Authority), found(Pseudo::Protocol));
         let is_valid = match method {
+            // RFC 8441 §4.
+            b"CONNECT" if protocol.is_some() => {
+                scheme.is_some_and(is_valid_scheme)
+                    && path.is_some_and(|path| path.starts_with(b"/"))
+                    && authority.is_some()
+            }
+            _ if protocol.is_some() => false,
             // RFC 9113 §8.5.
             b"CONNECT" => scheme.is_none() && path.is_none() && authority.is_some(),
             b"OPTIONS" if path == Some(b"*") => scheme.is_some_and(is_valid_scheme),
@@ -271,9 +291,13 @@ impl HeadWriter<'_> {
         };
         let host: [&[u8]; 3] = [b"host: ", authority.unwrap_or_default(), b"\r\n"];
         let host = if authority.is_some() { &host[..] } else { &[] };
+        // In HTTP/1.1 it is a request to switch the protocol.
+        let method = if protocol.is_some() { b"GET" } else { method };
+        let upgrade: [&[u8]; 3] = [b"connection: upgrade\r\nupgrade: ", protocol.unwrap_or_default(), b"\r\n"];
+        let upgrade = if protocol.is_some() { &upgrade[..] } else { &[] };
         let start: [&[u8]; 2] = [method, b" "];
         let end: [&[u8]; 2] = [target, b" HTTP/1.1\r\n"];
-        start.iter().chain(origin).chain(&end).chain(host).for_each(|part| head.extend_from_slice(part));
+        start.iter().chain(origin).chain(&end).chain(host).chain(upgrade).for_each(|part| head.extend_from_slice(part));
         Some(())
     }
 

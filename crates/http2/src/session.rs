@@ -125,6 +125,7 @@ pub struct Request {
     priority: Priority,
     client_side: ClientSide,
     awaits_continue: bool,
+    is_connect: bool,
     error: Option<RequestError>,
     /// As that of the stream.
     passed: Option<Vec<u8>>,
@@ -139,6 +140,11 @@ impl Request {
     /// Whether content may follow, or is kept, which is discarded unless it is awaited or passed on.
     pub fn has_content(&self) -> bool {
         self.client_side != ClientSide::Ended || self.passed.is_some()
+    }
+
+    /// Whether it asks for a tunnel (RFC 8441), which a response with a status of 2xx begins.
+    pub fn is_connect(&self) -> bool {
+        self.is_connect
     }
 
     /// The reason why the request is refused, if it exceeds a limit: then its head is incomplete.
@@ -406,9 +412,9 @@ impl<B> Session<B> {
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true. Content
     /// that arrives meanwhile is kept as well, up to the window, for [`Session::pass_content`].
     pub fn park(&mut self, request: Request, head: &[u8]) {
-        let Request { stream: id, window, priority, client_side, awaits_continue, passed, .. } = request;
+        let Request { stream: id, window, priority, client_side, awaits_continue, is_connect, passed, .. } = request;
         let passed = passed.or_else(|| (client_side != ClientSide::Ended).then(Vec::new));
-        let work = Work::Parked { head: head.to_vec(), awaits_continue };
+        let work = Work::Parked { head: head.to_vec(), awaits_continue, is_connect };
         self.streams.push(Stream { id, window, priority, client_side, work, passed });
     }
 
@@ -478,10 +484,10 @@ impl<B> Session<B> {
     /// Takes back a parked request. `None`: the client has reset its stream.
     pub fn resume(&mut self, stream: u32, scratch: &mut Scratch) -> Option<Request> {
         let index = self.streams.position(stream)?;
-        let awaits_continue = match &mut self.streams.at_mut(index).work {
-            Work::Parked { head, awaits_continue } => {
+        let (awaits_continue, is_connect) = match &mut self.streams.at_mut(index).work {
+            Work::Parked { head, awaits_continue, is_connect } => {
                 scratch.head = mem::take(head);
-                *awaits_continue
+                (*awaits_continue, *is_connect)
             }
             Work::Abandoned => {
                 self.streams.remove(index);
@@ -489,7 +495,7 @@ impl<B> Session<B> {
             }
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
         };
-        Some(Request { awaits_continue, ..request_of(self.streams.remove(index), None) })
+        Some(Request { awaits_continue, is_connect, ..request_of(self.streams.remove(index), None) })
     }
 
     /// Asks the client to stop sending a request whose response was sent whole (RFC 9113 §8.1); returns whether there
@@ -556,8 +562,10 @@ impl<B> Session<B> {
             (setting::INITIAL_WINDOW_SIZE, limits.content_window()),
             (setting::MAX_HEADER_LIST_SIZE, u32::try_from(limits.request.head_bytes_max).unwrap_or(u32::MAX)),
             (setting::NO_RFC7540_PRIORITIES, 1),
+            (setting::ENABLE_CONNECT_PROTOCOL, 1),
         ];
-        frame::put_settings(&settings, exchange.out);
+        let setting_count = settings.len() - usize::from(!limits.accepts_websockets);
+        frame::put_settings(&settings[..setting_count], exchange.out);
         Ok(length_bytes)
     }
 
@@ -594,5 +602,5 @@ impl<B> Session<B> {
 
 fn request_of<B>(stream: Stream<B>, error: Option<RequestError>) -> Request {
     let Stream { id, window, priority, client_side, passed, .. } = stream;
-    Request { stream: id, window, priority, client_side, awaits_continue: false, error, passed }
+    Request { stream: id, window, priority, client_side, awaits_continue: false, is_connect: false, error, passed }
 }

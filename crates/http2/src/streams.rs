@@ -51,8 +51,8 @@ impl ClientSide {
 pub(crate) enum Work<B> {
     /// The content of the request, on which the response depends, has not arrived whole. The content follows the head.
     Receiving { head: Vec<u8>, head_bytes: usize },
-    /// The caller cannot answer yet. The client may wait for 100 (Continue).
-    Parked { head: Vec<u8>, awaits_continue: bool },
+    /// The caller cannot answer yet. The client may wait for 100 (Continue), and may have asked for a WebSocket.
+    Parked { head: Vec<u8>, awaits_continue: bool, is_connect: bool },
     /// The caller cannot answer yet, and the client has reset the stream. The stream counts until the caller's work has
     /// ended.
     Abandoned,

@@ -29,6 +29,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
                 control_budget: limits.http2_control_frames_max,
                 overhead_bytes_max: limits.http2_overhead_bytes_max,
                 keeps_cookies: false,
+                accepts_websockets: false,
             },
             https_port: None,
             accepts_http2: false,
@@ -195,6 +196,7 @@ mod tests {
             control_budget: 7,
             overhead_bytes_max: 8,
             keeps_cookies: false,
+            accepts_websockets: false,
         };
         assert_eq!(options_of(&limits).http.http2, expected);
     }

@@ -297,6 +297,7 @@ impl Prepared {
         options.http.https_port = https_port(&state.listeners);
         options.http.accepts_http2 = state.config.http2;
         options.http.http2.keeps_cookies = state.config.needs_cookies();
+        options.http.http2.accepts_websockets = state.config.backends().next().is_some();
         options.statistics = statistics_options(&state.config);
         let directory_count = state.loader.as_ref().map_or(0, Loader::open_directory_count);
         if let Some(message) = fit_to_descriptor_limit(&mut options, DescriptorLimit::of_process(), directory_count) {

@@ -119,7 +119,7 @@ impl<B> Session<B> {
             self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
-        let DecodedHead { state, content_bytes, has_expectation, priority } = decoded;
+        let DecodedHead { state, content_bytes, has_expectation, is_connect, priority } = decoded;
         // Until the client has the server's settings, it may fill the initial window of RFC 9113 §6.9.2.
         let window_bytes = limits.content_window().max(INITIAL_WINDOW);
         let client_side = ClientSide::Open { left_bytes: content_bytes, window_bytes };
@@ -134,7 +134,8 @@ impl<B> Session<B> {
         };
         let (window, priority) = (i64::from(self.stream_window), early_priority.unwrap_or(priority));
         let awaits_continue = has_expectation;
-        let request = Request { stream: id, window, priority, client_side, awaits_continue, error, passed: None };
+        let request =
+            Request { stream: id, window, priority, client_side, awaits_continue, is_connect, error, passed: None };
         Ok(Some(Received::Request(request)))
     }
 

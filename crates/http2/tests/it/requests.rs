@@ -79,6 +79,33 @@ fn heads_have_the_form_of_http_1_1() {
     check_head(&options, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
+/// RFC 8441 §4.
+#[test]
+fn extended_connect_is_a_request_to_switch_the_protocol() {
+    const CONNECT: [(&str, &str); 5] = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":path", "/a?b"),
+        (":authority", "x.y"),
+    ];
+    let check = |is_accepted: bool, fields: &[(&str, &str)], expected: &[&str]| {
+        let mut server = Server::opened(0);
+        server.limits.accepts_websockets = is_accepted;
+        server.take(&request(fields));
+        assert_eq!(server.heads, expected, "{fields:?}");
+    };
+    let head = "GET https://x.y/a?b HTTP/1.1\r\nhost: x.y\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    check(true, &CONNECT, &[head]);
+    check(false, &CONNECT, &[]);
+    for missing in [":method", ":scheme", ":path", ":authority"] {
+        let fields: Vec<_> = CONNECT.into_iter().filter(|(name, _)| *name != missing).collect();
+        check(true, &fields, &[]);
+    }
+    check(true, &[&[(":method", "GET")], &CONNECT[1..]].concat(), &[]);
+    check(true, &[&CONNECT[..], &[("upgrade", "websocket")]].concat(), &[]);
+}
+
 /// RFC 9113 §8.2.3.
 #[test]
 fn adjacent_cookies_are_one_line_if_they_are_kept() {

@@ -155,7 +155,8 @@ impl Server {
                     break;
                 }
                 Received::Partial => break,
-                Received::Passed(_) => unreachable!("no content is passed on"),
+                // Of a parked request: it stays in the session.
+                Received::Passed(_) => {}
             }
         }
         self.input.drain(..consumed);

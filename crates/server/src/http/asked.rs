@@ -63,7 +63,7 @@ pub(crate) trait Framing<'s>: Sized {
     /// has, or when its waiter has received an event.
     fn need_body(self, sink: BodySink, progress: &mut Progress, context: &mut Context<'_, 's>) -> Self::Step;
     /// Sends the head, after which both sides send to each other until they close.
-    fn begin_tunnel(self, call: CallHandle) -> Self::Step;
+    fn begin_tunnel(self, call: CallHandle, buffers: &mut Buffers, options: &Options) -> Self::Step;
 }
 
 /// The progress of a request that cannot be answered immediately.

@@ -20,6 +20,7 @@ use sanderling_http::{
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
 use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// A response without a backend, or instead of its response.
@@ -160,7 +161,9 @@ fn call_request(
         (Some([]), _) => BodyFraming::None,
         (Some(content), _) => BodyFraming::Length(content.len() as u64),
         (None, BodyFraming::None)
-            if version == HttpVersion::Http2 && !request.fields.contains(FieldName::ContentLength) =>
+            if version == HttpVersion::Http2
+                && !request.fields.contains(FieldName::ContentLength)
+                && request.upgrade().is_none() =>
         {
             BodyFraming::Chunked
         }
@@ -176,7 +179,13 @@ fn call_request(
                 BodyFraming::Chunked => ContentFraming::Chunked,
                 BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
             };
-            let head = http_head(inputs, framing, context)?;
+            let head = match (version, request.upgrade()) {
+                (HttpVersion::Http2, Some(_)) => {
+                    let edits = inputs.edits.iter().cloned().chain([web_socket_key()]).collect::<Vec<_>>();
+                    http_head(&CallInputs { edits: &edits, ..*inputs }, framing, context)?
+                }
+                _ => http_head(inputs, framing, context)?,
+            };
             let mut passed = CallRequest::new(head, content_framing, has_content, bytes_max);
             passed.is_upgrade = request.upgrade().is_some();
             passed
@@ -195,6 +204,14 @@ fn call_request(
     // RFC 9110 §9.2.2.
     passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
     Ok(passed)
+}
+
+/// The field by which a client of HTTP/1.1 recognizes the answer to its handshake, and which one of HTTP/2 does not
+/// send (RFC 8441 §5.1).
+fn web_socket_key() -> Edit {
+    let random = || RandomState::new().hash_one(0).to_ne_bytes();
+    let key = data_encoding::BASE64.encode(&[random(), random()].concat());
+    ("Sec-WebSocket-Key".to_owned(), Some(key))
 }
 
 /// The head of the request to a backend that speaks HTTP.
@@ -469,7 +486,7 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
     }
     if is_tunnel {
         log(response.status(), &mut content, asked, progress, F::VERSION, context);
-        return framing.begin_tunnel(call);
+        return framing.begin_tunnel(call, context.buffers, context.options);
     }
     finish(response.status(), persistence, content, asked, progress, framing, context)
 }

@@ -433,7 +433,7 @@ impl<'s> Framing<'s> for Http1Framing<'_> {
         Step::Partial
     }
 
-    fn begin_tunnel(self, call: CallHandle) -> Step<'s> {
+    fn begin_tunnel(self, call: CallHandle, _buffers: &mut Buffers, _options: &Options) -> Step<'s> {
         Step::Tunnel(call)
     }
 }

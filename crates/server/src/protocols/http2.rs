@@ -6,7 +6,7 @@ use crate::http::asked::{Asked, Framing, Progress};
 use crate::http::exchange;
 use crate::limits::buffer_budget::SCARCE_BYTES_MAX;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::net::backend_content::Filled;
+use crate::net::backend_content::{BackendContent, Filled};
 use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
 use crate::net::call::CallHandle;
@@ -459,6 +459,7 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
             Content::Later { source, length_bytes } => sanderling_http2::Content::Later { body: source, length_bytes },
         };
         let Buffers { output, http2_head: head, .. } = buffers;
+        let content = if self.request.is_connect() { answer_without_tunnel(head, content) } else { content };
         self.http.session.answer(self.request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
     }
@@ -470,8 +471,17 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
         StreamStep::Progress { has_answered: false }
     }
 
-    fn begin_tunnel(self, _call: CallHandle) -> StreamStep {
-        unreachable!("no request of HTTP/2 has the field Upgrade (RFC 9113 §8.2.2)")
+    /// RFC 8441 §5: the stream is the connection of the WebSocket.
+    fn begin_tunnel(self, call: CallHandle, buffers: &mut Buffers, options: &Options) -> StreamStep {
+        if !self.request.has_content() {
+            call.finish_request();
+        }
+        let Buffers { output, http2_head: head, .. } = buffers;
+        let head = head_of_tunnel(head);
+        let body = BodySource::Backend(Box::new(BackendContent::of_tunnel(call, Vec::new())));
+        let content = sanderling_http2::Content::Later { body, length_bytes: None };
+        self.http.session.answer(self.request, &head, content, &options.http.http2, output);
+        StreamStep::Progress { has_answered: true }
     }
 
     fn need_body(self, sink: BodySink, progress: &mut Progress, context: &mut Context<'_, 's>) -> StreamStep {
@@ -496,6 +506,33 @@ impl Http2<'_> {
     fn push_waiting(&mut self, stream: u32, progress: &mut Progress) {
         self.waiting.push(WaitingStream { stream, progress: std::mem::take(progress), is_ready: false });
     }
+}
+
+/// A status of 2xx would begin a tunnel that nothing is behind: such a response becomes a 501.
+#[cold]
+fn answer_without_tunnel<'c, B>(
+    head: &mut Vec<u8>,
+    content: sanderling_http2::Content<'c, B>,
+) -> sanderling_http2::Content<'c, B> {
+    if head.get(b"HTTP/1.1 ".len()) != Some(&b'2') {
+        return content;
+    }
+    head.clear();
+    head.extend_from_slice(b"HTTP/1.1 501 Not Implemented\r\nServer: sanderling\r\nContent-Length: 0\r\n\r\n");
+    sanderling_http2::Content::Empty
+}
+
+/// The head of a 101 as that of the response which begins a tunnel: without what HTTP/1.1 needs (RFC 8441 §5.1).
+fn head_of_tunnel(head: &[u8]) -> Vec<u8> {
+    const LEFT_OUT: [&[u8]; 3] = [b"connection", b"upgrade", b"sec-websocket-accept"];
+    let mut out = b"HTTP/1.1 200 OK\r\n".to_vec();
+    for line in head.split_inclusive(|&byte| byte == b'\n').skip(1) {
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        if !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
+            out.extend_from_slice(line);
+        }
+    }
+    out
 }
 
 /// A request was refused because of this limit.

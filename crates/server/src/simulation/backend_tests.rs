@@ -68,7 +68,8 @@ pub(super) fn site_with(routes: Vec<Route>) -> Sites {
 /// A server with this site.
 pub(super) fn simulate_routes(routes: Vec<Route>, act: impl FnOnce(&mut Simulation<'_>)) {
     let snapshot = Snapshot::new(site_with(routes), ZoneMap::new(HashSeed(1), []));
-    let http = HttpOptions { accepts_http2: true, ..HttpOptions::default() };
+    let http2 = sanderling_http2::Limits { accepts_websockets: true, ..sanderling_http2::Limits::default() };
+    let http = HttpOptions { accepts_http2: true, http2, ..HttpOptions::default() };
     simulate(snapshot, Options { http, ..Options::default() }, |simulation| {
         simulation.use_memory_backends();
         act(simulation);
