@@ -321,6 +321,7 @@ const ROUTE: &[Key] = keys! {
     request_headers => "{ \"X-Secret\" = \"…\", \"X-Internal\" = false }";
     response_headers => "{ \"X-Powered-By\" = false }";
     compress: false => "true";
+    early_hints_http1: false => "true";
     request_body_max => "\"100MiB\"";
     timeout => "\"60s\"";
     connect_timeout => "\"5s\"";

@@ -89,6 +89,7 @@ pub(super) fn proxy_route_with(name: &str, pattern: Pattern, server: BackendServ
         request_fields: Vec::new(),
         response_fields: Vec::new(),
         compresses: false,
+        sends_hints_by_http1: false,
         body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
         timeout: Duration::from_millis(timeout_ms),
     };

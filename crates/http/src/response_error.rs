@@ -29,6 +29,8 @@ pub enum ResponseError {
     UnsupportedTransferCoding,
     /// An interim response announces content (RFC 9110 §15.2).
     UnexpectedContent,
+    /// More interim responses (1xx) than any backend needs before its final one.
+    TooManyInterimResponses,
     /// A 101 does not name one protocol (RFC 9110 §15.2.2).
     MissingUpgrade,
     /// A 101 to a request that does not ask for another protocol (RFC 9110 §15.2.2).
@@ -64,6 +66,7 @@ impl fmt::Display for ResponseError {
             ResponseError::AmbiguousFraming => "Transfer-Encoding is present with Content-Length, or in HTTP/1.0",
             ResponseError::UnsupportedTransferCoding => "Transfer-Encoding is not chunked",
             ResponseError::UnexpectedContent => "an interim response announces content",
+            ResponseError::TooManyInterimResponses => "too many interim responses",
             ResponseError::MissingUpgrade => "the status is 101, but Upgrade does not name one protocol",
             ResponseError::UnexpectedUpgrade => "the status is 101, but the request does not ask for an upgrade",
             ResponseError::InvalidChunk => "a chunk is invalid",

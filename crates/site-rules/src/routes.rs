@@ -93,6 +93,8 @@ pub struct BackendRoute {
     pub response_fields: Vec<(String, Option<String>)>,
     /// Whether texts are compressed for clients that accept it.
     pub compresses: bool,
+    /// Whether clients of HTTP/1.1 get 103 (Early Hints), too.
+    pub sends_hints_by_http1: bool,
     /// Bytes of the content of a request; longer ones get 413.
     pub body_bytes_max: u64,
     /// Time in which the backend begins its response, and within which it sends a further part or takes one.

@@ -29,6 +29,7 @@ const OF_ACTION: &[(&str, &[&str])] = &[
     ("request_headers", &["proxy", "fastcgi"]),
     ("response_headers", &["proxy", "fastcgi"]),
     ("compress", &["proxy", "fastcgi"]),
+    ("early_hints_http1", &["proxy"]),
     ("request_body_max", &["proxy", "fastcgi"]),
     ("timeout", &["proxy", "fastcgi"]),
     ("connect_timeout", &["proxy", "fastcgi"]),
@@ -197,6 +198,7 @@ impl ConfigBuilder<'_, '_> {
             request_fields: keys.get("request_headers").map(|entry| self.read_edits(entry)).unwrap_or_default(),
             response_fields: keys.get("response_headers").map(|entry| self.read_edits(entry)).unwrap_or_default(),
             compresses: self.reader.boolean(keys, "compress"),
+            sends_hints_by_http1: self.reader.boolean(keys, "early_hints_http1"),
             body_bytes_max: body.unwrap_or(REQUEST_BODY_BYTES_DEFAULT),
             timeout,
         })))
@@ -429,6 +431,7 @@ mod tests {
             request_fields: Vec::new(),
             response_fields: Vec::new(),
             compresses: false,
+            sends_hints_by_http1: false,
             body_bytes_max: u64::MAX,
             timeout: Duration::from_secs(60),
         };
@@ -442,7 +445,7 @@ mod tests {
             "proxy = [\"http://127.0.0.1:3000\", { url = \"unix:/run/a.sock\", weight = 3 }]\nstrip_prefix = true\n\
              host = \"app.internal:81\"\nmethods = [\"GET\", \"POST\"]\nfields = { X-Canary = \"1\", X-Any = true }\n\
              cookies = { Beta = true }\nfiles_first = true\nrequest_headers = { X-A = \"b\", X-B = false }\n\
-             response_headers = { X-C = false }\ncompress = true\nrequest_body_max = \"100MiB\"\ntimeout = \"2min\"\n\
+             response_headers = { X-C = false }\ncompress = true\nearly_hints_http1 = true\nrequest_body_max = \"100MiB\"\ntimeout = \"2min\"\n\
              connect_timeout = \"50ms\"\nidle_timeout = \"9s\"\nconnections_max = 7",
         );
         let route = &routes(&text)[0].route;
@@ -456,7 +459,7 @@ mod tests {
         assert_eq!((weights, pass.strip_prefix, pass.host.as_deref()), (vec![1, 3], true, Some("app.internal:81")));
         assert_eq!(pass.request_fields, [named("X-A", Some("b")), named("X-B", None)]);
         assert_eq!(pass.response_fields, [named("X-C", None)]);
-        assert!(pass.compresses);
+        assert!(pass.compresses && pass.sends_hints_by_http1);
         assert_eq!((pass.body_bytes_max, pass.timeout), (100 << 20, Duration::from_secs(120)));
         assert_eq!(pass.backend.connect_timeout, Duration::from_millis(50));
         assert_eq!((pass.backend.idle_timeout, pass.backend.connections_max), (Duration::from_secs(9), 7));

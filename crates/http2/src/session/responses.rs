@@ -51,6 +51,11 @@ impl<B> Session<B> {
         }
     }
 
+    /// Sends the head of an interim response, in the form of HTTP/1.1.
+    pub fn put_interim(&mut self, request: &Request, head: &[u8], out: &mut Vec<u8>) {
+        self.put_head(head, request.stream, false, out);
+    }
+
     pub(super) fn put_head(&mut self, head: &[u8], id: u32, is_end: bool, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);

@@ -21,6 +21,8 @@ use std::time::Duration;
 /// How long both sides of a tunnel may be silent, at least: a WebSocket may have nothing to say for longer than an
 /// application takes to respond.
 const TUNNEL_TIMEOUT_MIN: Duration = Duration::from_secs(3600);
+/// The interim response that clients get (RFC 8297).
+const EARLY_HINTS: u16 = 103;
 /// Time by which a connection is given up before the backend closes it, if it says when.
 const CLOSED_EARLIER: Duration = Duration::from_secs(1);
 
@@ -407,6 +409,7 @@ impl BackendConnection {
                 ParsedResponse::Complete { response, head_bytes } => {
                     let (head, rest) = bytes.split_at(head_bytes);
                     if matches!(response.status(), 100 | 102..200) {
+                        state.note_interim((response.status() == EARLY_HINTS).then_some(head))?;
                         bytes = rest;
                         continue;
                     }

@@ -49,6 +49,8 @@ pub(crate) trait Framing<'s>: Sized {
     /// Where its head is written, as text.
     fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8>;
 
+    /// Sends the head of an interim response, which more follow.
+    fn put_interim(&mut self, head: &[u8], buffers: &mut Buffers);
     /// Responds, after the head was written.
     fn respond(
         self,

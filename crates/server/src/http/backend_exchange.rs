@@ -15,7 +15,7 @@ use sanderling_fastcgi::{ProtocolStatus, ScriptRequest, put_begin, put_stdin_end
 use sanderling_http::{
     BackendRequest, BackendResponse, ClientContent, FieldName, Framing as BodyFraming, Method, ParsedResponse,
     Persistence, Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target,
-    parse_response, put_path_segment,
+    Version, parse_response, put_path_segment,
 };
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
@@ -39,10 +39,11 @@ pub(super) fn answer<'s, F: Framing<'s>>(
     asked: &Asked<'_>,
     ruling: &Ruling<'_>,
     progress: &mut Progress,
-    framing: F,
+    mut framing: F,
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     if let Some(call) = progress.answering_call() {
+        put_interim(call, asked, &mut framing, context);
         if call.has_response() {
             return respond(asked, ruling, progress, framing, context);
         }
@@ -81,6 +82,37 @@ pub(super) fn answer<'s, F: Framing<'s>>(
         }
     };
     respond_with(&response, asked, ruling, progress, framing, context)
+}
+
+/// Sends the interim responses that have arrived. Clients of HTTP/1.1 get them only if the route says so: old ones take
+/// them for the response.
+fn put_interim<'s, F: Framing<'s>>(
+    call: &CallHandle,
+    asked: &Asked<'_>,
+    framing: &mut F,
+    context: &mut Context<'_, 's>,
+) {
+    for received in call.take_interim() {
+        let state = call.state();
+        let route = state.backend_route();
+        let is_understood = match F::VERSION {
+            HttpVersion::Http1 => route.sends_hints_by_http1 && asked.request.version == Version::Http11,
+            HttpVersion::Http2 => true,
+        };
+        let parsed = parse_response(&received, false, &ResponseLimits::default());
+        if let (true, Ok(ParsedResponse::Complete { response, .. })) = (is_understood, parsed) {
+            let parts = ResponseHeadParts {
+                edits: &route.response_fields,
+                content: ClientContent::None,
+                persistence: Persistence::Persist,
+                version: asked.request.version,
+                date: context.clock.date().as_bytes(),
+            };
+            let mut head = Vec::new();
+            response.write_head(&parts, &mut head);
+            framing.put_interim(&head, context.buffers);
+        }
+    }
 }
 
 /// Why a request is not passed on.

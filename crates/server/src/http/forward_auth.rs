@@ -46,6 +46,8 @@ pub(super) fn admit<'s, F: Framing<'s>>(
             if question.1.has_response() {
                 return conclude(route, auth, question.1, asked, ruling, progress, framing, context);
             }
+            // Hints of the authenticator are about another page.
+            question.1.take_interim();
             question.1.await_response();
             progress.set_stage(Stage::Asked(question));
             ControlFlow::Break(progress.wait(framing, context.clock))

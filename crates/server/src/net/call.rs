@@ -22,6 +22,8 @@ const CONTENT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of content of a request that are kept after they were sent, so that it can be repeated.
 const REPEATED_BYTES_MAX: usize = 16 * 1024;
 
+/// Interim responses (1xx) before one final response. More are those of a backend that never ends.
+const INTERIM_RESPONSES_MAX: u8 = 16;
 /// Bytes of the text that one response has for the log.
 const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
 
@@ -52,6 +54,9 @@ pub(crate) struct CallState {
     pub(crate) waiter: Waiter,
     pub(crate) request: CallRequest,
     pub(crate) response: CallResponse,
+    /// The heads of interim responses for the client that its side has not taken.
+    interim: Vec<Vec<u8>>,
+    interim_count: u8,
     /// Content of the response that the client's side has not taken.
     content: Vec<u8>,
     /// No more is received before the client's side takes some.
@@ -172,6 +177,8 @@ impl Call {
             waiter,
             request,
             response: CallResponse::Awaited,
+            interim: Vec::new(),
+            interim_count: 0,
             content: Vec::new(),
             is_full: false,
             error_text: Vec::new(),
@@ -247,6 +254,16 @@ impl CallState {
         is_full
     }
 
+    /// Counts an interim response, whose `head` the client may get.
+    pub(crate) fn note_interim(&mut self, head: Option<&[u8]>) -> Result<(), CallError> {
+        if self.interim_count == INTERIM_RESPONSES_MAX {
+            return Err(CallError::Invalid(ResponseError::TooManyInterimResponses));
+        }
+        self.interim_count += 1;
+        self.interim.extend(head.map(<[u8]>::to_vec));
+        Ok(())
+    }
+
     /// Adds content of the response.
     pub(crate) fn put_content(&mut self, content: &[u8]) {
         self.content.extend_from_slice(content);
@@ -271,7 +288,7 @@ impl CallState {
     pub(crate) fn take_waiter(&mut self) -> Option<Waiter> {
         let has_room = self.awaits_room && self.request.room() > 0;
         let has_response = !matches!(self.response, CallResponse::Awaited | CallResponse::Content);
-        let has_news = self.awaits_response && (has_response || !self.content.is_empty());
+        let has_news = self.awaits_response && (has_response || !self.content.is_empty() || !self.interim.is_empty());
         self.awaits_room &= !has_room;
         self.awaits_response &= !has_news;
         ((has_room || has_news) && !self.is_given_up).then_some(self.waiter)
@@ -402,6 +419,16 @@ impl CallHandle {
         !matches!(self.state().response, CallResponse::Awaited)
     }
 
+    /// Whether the client's side has something to do.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_response() || !self.state().interim.is_empty()
+    }
+
+    /// Takes the heads of interim responses.
+    pub(crate) fn take_interim(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.state().interim)
+    }
+
     /// Takes the head of the response, and whether all of its content has arrived; or the reason why there is none.
     pub(crate) fn take_head(&self) -> Result<(Vec<u8>, bool), CallError> {
         let mut state = self.state();
@@ -486,8 +513,14 @@ impl CallHandle {
             CallResponse::Head(head) | CallResponse::Complete(Some(head)) => head.capacity(),
             _ => 0,
         };
+        let of_interim: usize = state.interim.iter().map(Vec::capacity).sum();
         let CallRequest { head, content, .. } = &state.request;
-        size_of::<CallState>() + head.capacity() + content.capacity() + state.content.capacity() + of_response
+        size_of::<CallState>()
+            + head.capacity()
+            + content.capacity()
+            + state.content.capacity()
+            + of_response
+            + of_interim
     }
 
     fn wake(&self) {

@@ -388,6 +388,10 @@ impl<'s> Framing<'s> for Http1Framing<'_> {
         &mut buffers.output
     }
 
+    fn put_interim(&mut self, head: &[u8], buffers: &mut Buffers) {
+        buffers.output.extend_from_slice(head);
+    }
+
     #[inline(always)]
     fn respond(
         self,

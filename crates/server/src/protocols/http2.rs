@@ -141,7 +141,7 @@ impl<'s> Http2<'s> {
         }
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
             waiting.progress.note_event(event);
-            waiting.is_ready = waiting.progress.call().is_none_or(CallHandle::has_response);
+            waiting.is_ready = waiting.progress.call().is_none_or(CallHandle::has_news);
         }
     }
 
@@ -443,6 +443,10 @@ impl<'s> Framing<'s> for Http2Framing<'_, 's> {
     fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8> {
         buffers.http2_head.clear();
         &mut buffers.http2_head
+    }
+
+    fn put_interim(&mut self, head: &[u8], buffers: &mut Buffers) {
+        self.http.session.put_interim(&self.request, head, &mut buffers.output);
     }
 
     #[inline(always)]

@@ -40,6 +40,7 @@ pub(super) fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
         request_fields: Vec::new(),
         response_fields: Vec::new(),
         compresses: false,
+        sends_hints_by_http1: false,
         body_bytes_max: 1024 * 1024,
         timeout: TIMEOUT,
     }

@@ -60,6 +60,7 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
         request_fields: Vec::new(),
         response_fields: Vec::new(),
         compresses: false,
+        sends_hints_by_http1: false,
         body_bytes_max: 0,
         timeout: DEADLINE,
     };
