@@ -24,7 +24,7 @@ pub(super) const REQUESTS_AT_ONCE_DEFAULT: u64 = 100;
 pub(super) const FORWARD_AUTH_FIELDS_MAX: usize = 32;
 /// Bytes of the path at which an authenticator is asked.
 pub(super) const FORWARD_AUTH_TARGET_BYTES_MAX: usize = 2_048;
-/// Time in which an authenticator answers: somebody waits for a page.
+/// Time in which an authenticator answers: a person waits for the page.
 pub(super) const FORWARD_AUTH_TIMEOUT_MS: u64 = 10_000;
 
 /// Time in which an application begins its response, or sends a further part: that of nginx and HAProxy.

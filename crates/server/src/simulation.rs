@@ -338,3 +338,5 @@ mod backend_tests;
 mod hostile_backend_tests;
 #[cfg(test)]
 mod forward_auth_tests;
+#[cfg(test)]
+mod passed_responses_tests;

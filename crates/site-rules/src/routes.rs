@@ -74,7 +74,7 @@ pub enum RouteAction {
     },
     /// The response of a backend.
     Pass(Box<BackendRoute>),
-    /// What the path has without the route: a file, or the outcome of a rule.
+    /// The answer without the route: a file, or the outcome of a rule.
     File,
 }
 

@@ -1,4 +1,4 @@
-//! The keys of a route that decide who gets its answer: an authenticator, and the requests of each client.
+//! The keys of a route that restrict its requests: an authenticator, and a limit for each client.
 
 use super::ConfigBuilder;
 use crate::backend_address::{Spoken, parse_backend_address};

@@ -4,6 +4,7 @@ mod differential;
 mod faults;
 mod forward_auth;
 mod node;
+mod passed_responses;
 mod php;
 mod known;
 mod python;
@@ -21,6 +22,8 @@ use std::thread;
 
 const APPLICATION_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/application.js");
 const WEBSOCKET_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/websocket.js");
+const WEB_SOCKET_HTTP2_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/web_socket_http2.js");
+const AUTHENTICATOR_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/authenticator.js");
 const APPLICATION_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/application.py");
 
 /// How a client speaks to the server.
@@ -216,8 +219,12 @@ impl Proxy {
 
     /// A curl that runs, to read its output line by line.
     fn stream(&self, front: Front, path: &str) -> Stream {
+        self.stream_with(front, path, &[])
+    }
+
+    fn stream_with(&self, front: Front, path: &str, more: &[&str]) -> Stream {
         let mut command = Command::new("curl");
-        command.args(["--disable", "--no-buffer"]).args(self.arguments(front, path));
+        command.args(["--disable", "--no-buffer"]).args(more).args(self.arguments(front, path));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("curl is installed");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
         Stream { child, lines }

@@ -1,6 +1,6 @@
 //! Asks the authenticator of a route whether a request goes on: `auth_request` of nginx, `forward_auth` of Caddy.
 //!
-//! The question is a call of its own, whose request has no content. Until its answer the request waits as for a
+//! The question is a separate call, whose request has no content. Until its answer the request waits as for a
 //! password, so that nothing of it reaches the backend. Whatever is not a 2xx admits nobody.
 
 use crate::context::Context;

@@ -55,7 +55,7 @@ impl Recoding {
         }
     }
 
-    /// What a cache has to know of all responses that may be compressed, also of those that are not (RFC 9110 §12.5.5).
+    /// Extends Vary of all responses that may be compressed, also of those that are not (RFC 9110 §12.5.5).
     fn vary(&mut self, response: &BackendResponse<'_>) {
         let mut names = Vec::new();
         for line in response.field_values(b"vary") {

@@ -31,7 +31,7 @@ pub(crate) struct RequestRate {
     tolerance: u64,
 }
 
-/// The requests that clients have made, and those that clients have made to routes with a limit of their own.
+/// The requests that clients have made to the server, and to routes with a limit.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBudget {
     /// The requests that each client may make; `None` for any number.

@@ -1,7 +1,7 @@
 //! Compresses the content of a response as it arrives, part by part.
 //!
-//! Each part can be decoded as soon as it is received: a stream of events is not delayed. The work is done by the worker
-//! for each response, so that the levels are those of the least time, and the memory is bounded by small windows.
+//! Each part can be decoded as soon as it is received: a stream of events is not delayed. The worker does
+//! the work for each response, so that the levels are those of the least time, and small windows bound the memory.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;

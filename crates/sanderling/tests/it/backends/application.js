@@ -6,6 +6,22 @@ const http = require("http");
 const waiting = [];
 let requestCount = 0;
 
+const download = (type) => (request, response, query) => {
+  const part = Buffer.alloc(65536, "0123456789abcdef");
+  let left = Number(query.get("bytes"));
+  if (!query.has("chunked")) response.setHeader("Content-Length", left);
+  if (type) response.setHeader("Content-Type", type), response.setHeader("ETag", '"a"');
+  const send = () => {
+    while (left > 0) {
+      const bytes = Math.min(left, part.length);
+      left -= bytes;
+      if (!response.write(part.subarray(0, bytes))) return response.once("drain", send);
+    }
+    response.end();
+  };
+  send();
+};
+
 const routes = {
   "/echo": (request, response) => {
     const parts = [];
@@ -33,20 +49,8 @@ const routes = {
     request.on("data", (part) => { hash.update(part); length += part.length; });
     request.on("end", () => response.end(`${length} ${hash.digest("hex")}`));
   },
-  "/download": (request, response, query) => {
-    const part = Buffer.alloc(65536, "0123456789abcdef");
-    let left = Number(query.get("bytes"));
-    if (!query.has("chunked")) response.setHeader("Content-Length", left);
-    const send = () => {
-      while (left > 0) {
-        const bytes = Math.min(left, part.length);
-        left -= bytes;
-        if (!response.write(part.subarray(0, bytes))) return response.once("drain", send);
-      }
-      response.end();
-    };
-    send();
-  },
+  "/download": download(""),
+  "/text": download("text/plain"),
   // One event at once, and another one after a request to /fire.
   "/events": (request, response) => {
     response.writeHead(200, { "Content-Type": "text/event-stream" });

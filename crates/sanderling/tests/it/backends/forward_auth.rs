@@ -2,16 +2,15 @@
 
 use super::node::{UPGRADE, answer, frame};
 use super::php::Php;
-use super::{Application, FRONTS, Front, Proxy, Setup, path_of, route};
+use super::{AUTHENTICATOR_JS, Application, FRONTS, Front, Proxy, Setup, route};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{random_bytes, run_program, seed};
+use sanderling_testkit::{free_address, random_bytes, run_program, seed};
 
 const ANN: [&str; 2] = ["-H", "Cookie: session=ann"];
 const LARGE_BYTES: usize = 100_000_000;
 
 fn authenticator() -> Application {
-    let script = path_of("authenticator.js");
-    Application::start("node", "nodejs", &script, sanderling_testkit::free_address())
+    Application::start("node", "nodejs", AUTHENTICATOR_JS, free_address())
 }
 
 /// Routes of this application, each asked about at another path of the authenticator.
