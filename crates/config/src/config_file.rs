@@ -15,6 +15,7 @@ mod log_section;
 mod metrics;
 mod routes;
 mod route_guards;
+mod distribution;
 mod rules;
 mod updates;
 

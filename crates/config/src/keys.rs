@@ -4,7 +4,7 @@ use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
 use crate::limits;
-use crate::routes::{CONNECTIONS_MAX, REQUESTS_MAX, WEIGHT_MAX};
+use crate::routes::{CONNECTIONS_MAX, ERRORS_MAX, REQUESTS_MAX, WEIGHT_MAX};
 use crate::service::Service;
 use crate::signing::{SignedZone, Signing};
 use crate::similar::most_similar;
@@ -327,6 +327,12 @@ const ROUTE: &[Key] = keys! {
     connect_timeout => "\"5s\"";
     idle_timeout => "\"4s\"";
     connections_max in 1..=CONNECTIONS_MAX => "512";
+    proxy_protocol: false => "true";
+    balance => "\"client\"", default "\"least\"";
+    errors_max in 1..=ERRORS_MAX => "5";
+    slow_start => "\"30s\"", default "\"0s\"";
+    check => "\"/healthz\"";
+    check_interval => "\"5s\"", default "\"5s\"";
 };
 
 const ROUTE_SERVER: &[Key] = keys! {

@@ -2,7 +2,8 @@
 
 use crate::diagnostic::ValueLocation;
 use sanderling_site_rules::{
-    Backend, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction, RouteConditions, RuleError,
+    Backend, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction, RouteConditions,
+    RuleError,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,13 @@ pub(super) const IDLE_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// Connections of each worker to each server.
 pub(super) const CONNECTIONS_DEFAULT: u64 = 512;
 pub(super) const CONNECTIONS_MAX: u64 = 65_536;
+/// Errors in a row after which a server counts as down, at most.
+pub(super) const ERRORS_MAX: u64 = 1_000;
+pub(super) const SLOW_START_MS_MAX: u64 = 3_600_000;
+/// Time from one check to the next one, in which the server has to answer.
+pub(super) const CHECK_INTERVAL_MS_DEFAULT: u64 = 5_000;
+pub(super) const CHECK_INTERVAL_MS_MIN: u64 = 100;
+pub(super) const CHECK_INTERVAL_MS_MAX: u64 = 3_600_000;
 /// No limit: a request is passed on as it is received, so that its size costs the server neither memory nor disk, and
 /// only the application knows what it takes.
 pub(super) const REQUEST_BODY_BYTES_DEFAULT: u64 = u64::MAX;
@@ -81,6 +89,7 @@ pub(super) fn proxy_route_with(name: &str, pattern: Pattern, server: BackendServ
         connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
         idle_timeout: Duration::from_millis(IDLE_TIMEOUT_MS_DEFAULT),
         connections_max: usize::try_from(CONNECTIONS_DEFAULT).unwrap_or(usize::MAX),
+        distribution: Distribution::default(),
     };
     let pass = BackendRoute {
         backend: Arc::new(backend),

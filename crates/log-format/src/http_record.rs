@@ -19,6 +19,8 @@ pub struct HttpRecord<'r> {
     pub is_encrypted: bool,
     /// The response.
     pub outcome: Outcome,
+    /// The server to which the request was passed on; `None` if to none.
+    pub upstream: Option<Upstream<'r>>,
     /// The time of writing the line, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
@@ -44,6 +46,15 @@ pub struct Outcome {
     pub content_bytes: u64,
     /// Milliseconds from the request to the end of the response.
     pub duration_ms: u64,
+}
+
+/// A server to which a request was passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upstream<'r> {
+    /// Its address.
+    pub address: &'r str,
+    /// Milliseconds until the head of its response arrived; `None` if it did not.
+    pub header_ms: Option<u64>,
 }
 
 /// The version of HTTP of a connection.

@@ -41,6 +41,10 @@ pub enum HttpVariable {
     BodyBytesSent,
     /// `$request_time`.
     RequestTime,
+    /// `$upstream_addr`.
+    UpstreamAddr,
+    /// `$upstream_header_time`.
+    UpstreamHeaderTime,
     /// A field of the request, by its name in lower case.
     Field(Vec<u8>),
 }
@@ -60,6 +64,12 @@ impl Variable for HttpVariable {
         ("status", HttpVariable::Status, "the status of the response"),
         ("body_bytes_sent", HttpVariable::BodyBytesSent, "content bytes sent"),
         ("request_time", HttpVariable::RequestTime, "seconds from the head of the response to its end"),
+        ("upstream_addr", HttpVariable::UpstreamAddr, "the server of the application that got the request"),
+        (
+            "upstream_header_time",
+            HttpVariable::UpstreamHeaderTime,
+            "seconds until the head of its response had arrived",
+        ),
     ];
 
     fn from_name(name: &str) -> Option<HttpVariable> {
@@ -94,6 +104,11 @@ impl Variable for HttpVariable {
             HttpVariable::Status => put_number(record.outcome.status.into(), out),
             HttpVariable::BodyBytesSent => put_number(record.outcome.content_bytes, out),
             HttpVariable::RequestTime => put_seconds(record.outcome.duration_ms, out),
+            HttpVariable::UpstreamAddr => put(record.upstream.map(|upstream| upstream.address.as_bytes())),
+            HttpVariable::UpstreamHeaderTime => match record.upstream.and_then(|upstream| upstream.header_ms) {
+                Some(header_ms) => put_seconds(header_ms, out),
+                None => put(None),
+            },
             HttpVariable::Field(name) => put(record.field(name)),
         }
     }

@@ -23,7 +23,7 @@ pub mod frame_streams;
 pub use dnstap::{DnstapMessage, DnstapTransport, DnstapWriter};
 pub use escape::Escape;
 pub use format::{Format, FormatError};
-pub use http_record::{FieldLines, HttpRecord, HttpVersion, Outcome};
+pub use http_record::{FieldLines, HttpRecord, HttpVersion, Outcome, Upstream};
 pub use http_variable::HttpVariable;
 pub use line_writer::LineWriter;
 pub use log_kind::LogKind;

@@ -54,6 +54,7 @@ mod tests {
             version: HttpVersion::Http1,
             is_encrypted: false,
             outcome: Outcome { status: 200, content_bytes: 512, duration_ms: 12_034 },
+            upstream: None,
             time_unix_ms: 1_795_399_465_031,
         }
     }
@@ -131,8 +132,15 @@ mod tests {
             ("$msec ${request_time}s", "1795399465.031 12.034s"),
             ("$http_x_empty $http_x_none $host", "- - example.com"),
             ("$$$status$$", "$200$"),
+            ("$upstream_addr $upstream_header_time", "- -"),
         ] {
             assert_eq!(line(format, &encrypted), format!("{expected}\n"), "{format}");
+        }
+        for (header_ms, expected) in [(Some(1_002), "1.002"), (None, "-")] {
+            let upstream = Some(crate::Upstream { address: "192.0.2.1:3000", header_ms });
+            let passed = HttpRecord { upstream, ..encrypted };
+            let expected = format!("192.0.2.1:3000 {expected}\n");
+            assert_eq!(line("$upstream_addr $upstream_header_time", &passed), expected);
         }
     }
 

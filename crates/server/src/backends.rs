@@ -4,34 +4,38 @@
 //! others expire. A request that finds a kept connection closed is repeated on a new one, if the backend cannot have
 //! carried it out, or if it may be carried out twice.
 
+mod checks;
+mod group;
 mod connection;
+mod choice;
 
 use crate::backend_problems::{BackendProblem, BackendProblems};
+use crate::backend_servers::BackendServers;
 use crate::clock::{Clock, Milliseconds, ms};
-use crate::net::call::{Call, CallError, CallHandle, CallRequest, CallResponse, Wakeups};
+use crate::net::call::{
+    Call, CallError, CallHandle, CallRequest, CallResponse, CallState, Chosen, ResponseTime, Wakeups,
+};
 use crate::net::transport::Transport;
 use crate::slab::{Key, Slab};
 use crate::timers::Timers;
 use crate::unix_connector::UnixConnector;
 use crate::waiter::Waiter;
+use checks::Checks;
 use connection::{BackendConnection, Progress, Tools};
+use group::{Group, WaitingCall};
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::Stream;
-use sanderling_site_rules::{Backend, BackendAddress, Route};
-use std::collections::{HashMap, VecDeque};
+use sanderling_site_rules::{Backend, BackendAddress, ClientHeader, Route};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Connections on which one request is tried, at most.
 const ATTEMPTS_MAX: u8 = 3;
-/// How long a server to which no connection could be made gets no request while another one does: first, and at most.
-const DOWN_MS: Milliseconds = 500;
-const DOWN_MS_MAX: Milliseconds = 30_000;
-/// How long after its last response a server that refuses connections counts as one that is being restarted, and how
-/// often a request then tries again.
-const RESTART_MS: Milliseconds = 10_000;
+/// How often a request tries again to reach a server that is being restarted.
 const RETRY_MS: Milliseconds = 50;
 /// Requests that wait for a connection to one backend; further ones are refused.
 const WAITING_MAX: usize = 1_024;
@@ -49,11 +53,15 @@ pub(crate) struct Backends {
     unregistered: Vec<Key>,
     /// Makes connections to UNIX sockets for this worker.
     unix: Option<(Arc<UnixConnector>, usize)>,
-    /// The backend and its server of each such connection that is being made.
-    opening: HashMap<u32, (usize, usize)>,
+    /// Each such connection that is being made.
+    opening: HashMap<u32, Opening>,
     /// The waiters that get an event.
     awakened: Vec<Waiter>,
     problems: Arc<BackendProblems>,
+    /// What all workers know of servers.
+    servers: Arc<BackendServers>,
+    /// The active checks; `None` if another worker makes them.
+    checks: Option<Checks>,
     /// When requests whose connection failed try again.
     retry_ms: Milliseconds,
     /// Whether requests may wait for a connection.
@@ -62,35 +70,19 @@ pub(crate) struct Backends {
     pub(crate) memory: Option<MemoryBackend>,
 }
 
-/// The servers of a backend, and the requests that wait for a connection to one of them.
-#[derive(Debug)]
-struct Group {
-    /// All values that stand for it, so that their addresses name nothing else.
-    backends: Vec<Arc<Backend>>,
-    servers: Vec<Server>,
-    waiting: VecDeque<WaitingCall>,
+/// A connection that another process makes.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    /// The backend and its server.
+    place: (usize, usize),
+    purpose: Purpose,
 }
 
-#[derive(Debug)]
-struct WaitingCall {
-    call: Call,
-    until_ms: Milliseconds,
-    /// The error after which it tries again at the next look; `None` while it waits for a connection to become free.
-    error: Option<CallError>,
-}
-
-/// A server of a backend.
-#[derive(Debug, Default)]
-struct Server {
-    /// Unused connections, the last used one last.
-    idle: Vec<Key>,
-    open_count: usize,
-    /// Requests that were given to it.
-    request_count: u64,
-    /// When it last completed a response.
-    responded_ms: Option<Milliseconds>,
-    /// Until when, and for how long, it gets no requests while another one does.
-    down: Option<(Milliseconds, Milliseconds)>,
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Requests,
+    Check,
 }
 
 /// The end of a connection whose other end is a test.
@@ -99,18 +91,30 @@ struct Server {
 pub(crate) struct MemoryBackend {
     /// The streams, in the order in which they were connected, with their keys.
     pub(crate) streams: Vec<(crate::net::memory_stream::MemoryStream, Key)>,
+    /// The address of the server of each.
+    pub(crate) addresses: Vec<BackendAddress>,
     /// The next connections fail.
     pub(crate) refuses: bool,
+    /// The next connections to these fail.
+    pub(crate) refusing: Vec<BackendAddress>,
 }
 
 impl Backends {
-    /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index.
+    /// Without connections. `unix`: makes those to UNIX sockets for the worker with this index. The first worker checks
+    /// servers for all.
     pub(crate) fn new(
         unix: Option<Arc<UnixConnector>>,
         worker_index: usize,
         problems: Arc<BackendProblems>,
+        servers: Arc<BackendServers>,
     ) -> Backends {
-        Backends { unix: unix.map(|connector| (connector, worker_index)), problems, ..Backends::default() }
+        Backends {
+            unix: unix.map(|connector| (connector, worker_index)),
+            problems,
+            servers,
+            checks: (worker_index == 0).then(Checks::default),
+            ..Backends::default()
+        }
     }
 
     /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
@@ -132,11 +136,12 @@ impl Backends {
         let backend = Arc::clone(&call.state().backend_route().backend);
         let group_index = self.group_index(&backend);
         let group = &mut self.groups[group_index];
-        let Some(server) = group.choose(now_ms) else {
+        let affinity = call.state().request.affinity;
+        let Some(server) = group.choose(affinity, now_ms) else {
             return self.wait(group_index, call, None, now_ms);
         };
         let chosen = &mut group.servers[server];
-        chosen.request_count += 1;
+        chosen.note_request(&mut call.state(), now_ms);
         // The other unused connections may have ended together with the one on which it has failed.
         let is_repeated = call.state().failed_count > 0;
         let has_room = chosen.open_count < backend.connections_max;
@@ -145,13 +150,14 @@ impl Backends {
             Some(key) if has_room => chosen.idle.push(key),
             Some(key) => {
                 self.connections.remove(key);
-                chosen.open_count -= 1;
+                chosen.note_closed();
             }
             None => {}
         }
-        match self.connect(&backend.servers[server].address, (group_index, server)) {
+        let address = chosen.address.clone();
+        match self.connect(&address, (group_index, server), Purpose::Requests) {
             Ok(transport) => {
-                self.groups[group_index].servers[server].open_count += 1;
+                self.groups[group_index].servers[server].note_opened();
                 if let Some(transport) = transport {
                     let key = self.add(transport, (group_index, server));
                     self.begin_on(key, call, now_ms);
@@ -160,8 +166,9 @@ impl Backends {
                 }
             }
             Err(error) => {
-                self.groups[group_index].servers[server].note_failure(now_ms);
-                self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+                let error = CallError::Connect(error.kind());
+                self.groups[group_index].servers[server].state.note_unreachable(&error.to_string(), now_ms);
+                self.fail_or_repeat(call, error, true, now_ms);
             }
         }
     }
@@ -172,12 +179,19 @@ impl Backends {
             return index;
         }
         let known = self.groups.iter().position(|group| group.backends.first().is_some_and(|own| own == backend));
-        let index = known.unwrap_or_else(|| {
-            let servers = backend.servers.iter().map(|_| Server::default()).collect();
-            self.groups.push(Group { backends: Vec::new(), servers, waiting: VecDeque::new() });
-            self.groups.len() - 1
-        });
-        self.groups[index].backends.push(Arc::clone(backend));
+        let index = match known {
+            Some(index) => {
+                self.groups[index].backends.push(Arc::clone(backend));
+                index
+            }
+            None => {
+                let group = Group::new(backend, &self.servers, &self.problems);
+                let free = self.groups.iter().position(Group::is_free);
+                let index = free.unwrap_or(self.groups.len());
+                self.groups.splice(index..(index + 1).min(self.groups.len()), [group]);
+                index
+            }
+        };
         self.group_of.insert(Arc::as_ptr(backend), index);
         index
     }
@@ -216,18 +230,23 @@ impl Backends {
     pub(crate) fn take_unix_connections(&mut self, now_ms: Milliseconds) {
         let Some((connector, worker_index)) = &self.unix else { return };
         for (request, result) in connector.take_results(*worker_index) {
-            let Some((group, server)) = self.opening.remove(&request) else { continue };
+            let Some(Opening { place: (group, server), purpose }) = self.opening.remove(&request) else { continue };
             match result {
+                result if purpose == Purpose::Check => {
+                    let transport = result.map(|descriptor| Transport::plain(Stream::from(descriptor)));
+                    self.continue_opened_check((group, server), transport, now_ms);
+                }
                 Ok(descriptor) => {
                     let key = self.add(Transport::plain(Stream::from(descriptor)), (group, server));
                     self.continue_after(Progress::Free, key, now_ms);
                 }
                 Err(error) => {
                     let of_server = &mut self.groups[group].servers[server];
-                    of_server.open_count -= 1;
-                    of_server.note_failure(now_ms);
+                    of_server.note_closed();
+                    let error = CallError::Connect(error.kind());
+                    of_server.state.note_unreachable(&error.to_string(), now_ms);
                     if let Some(WaitingCall { call, .. }) = self.groups[group].waiting.pop_front() {
-                        self.fail_or_repeat(call, CallError::Connect(error.kind()), true, now_ms);
+                        self.fail_or_repeat(call, error, true, now_ms);
                     }
                 }
             }
@@ -235,15 +254,21 @@ impl Backends {
     }
 
     /// Begins a connection; `None`: another process makes it.
-    fn connect(&mut self, address: &BackendAddress, place: (usize, usize)) -> io::Result<Option<Transport>> {
+    fn connect(
+        &mut self,
+        address: &BackendAddress,
+        place: (usize, usize),
+        purpose: Purpose,
+    ) -> io::Result<Option<Transport>> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(memory) = &mut self.memory {
-            if memory.refuses {
+            if memory.refuses || memory.refusing.contains(address) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
             let stream = crate::net::memory_stream::MemoryStream::default();
             stream.open_window(usize::MAX);
             memory.streams.push((stream.clone(), Key::unpacked(0)));
+            memory.addresses.push(address.clone());
             return Ok(Some(Transport::memory(stream)));
         }
         match address {
@@ -251,7 +276,7 @@ impl Backends {
             BackendAddress::Unix(path) => {
                 let (connector, worker_index) = self.unix.as_ref().ok_or(io::ErrorKind::Unsupported)?;
                 let request = connector.want(*worker_index, path)?;
-                self.opening.insert(request, place);
+                self.opening.insert(request, Opening { place, purpose });
                 Ok(None)
             }
         }
@@ -300,14 +325,18 @@ impl Backends {
     }
 
     fn continue_after(&mut self, progress: Progress, key: Key, now_ms: Milliseconds) {
+        if self.checks.as_ref().is_some_and(|checks| checks.has(key)) {
+            return self.continue_check(key, progress, now_ms);
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if let Some(call) = connection.call()
-            && let mut state = call.state()
-            && let Some(text) = state.take_error_text()
-        {
-            let backend = state.backend_name();
-            let message = format!("backend {backend} for `{}`: {text}", state.route_name());
-            self.problems.report(BackendProblem { backend, message });
+        if let Some(call) = connection.call() {
+            let mut state = call.state();
+            if let Some(text) = state.take_error_text() {
+                let backend = state.backend_name();
+                let message = format!("backend {backend} for `{}`: {text}", state.route_name());
+                self.problems.report(BackendProblem { backend, message });
+            }
+            note_response(&mut state, now_ms);
         }
         match progress {
             Progress::Waits => self.timers.queue(key, &mut connection.timer),
@@ -315,8 +344,11 @@ impl Backends {
                 connection.end();
                 let (group_index, server_index) = connection.server;
                 let group = &mut self.groups[group_index];
-                group.servers[server_index].down = None;
                 group.servers[server_index].responded_ms = Some(now_ms);
+                if group.backend().distribution.client_header == ClientHeader::ProxyV2 {
+                    // The next request may be that of another client.
+                    return drop(self.close(key, now_ms));
+                }
                 if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
                     return self.begin_on(key, call, now_ms);
                 }
@@ -337,7 +369,7 @@ impl Backends {
         let (group_index, server_index) = connection.server;
         let group = &mut self.groups[group_index];
         let server = &mut group.servers[server_index];
-        server.open_count -= 1;
+        server.note_closed();
         server.idle.retain(|idle| *idle != key);
         drop(connection);
         if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
@@ -356,8 +388,15 @@ impl Backends {
                 && !connection.has_received()
                 && (connection.call().is_some_and(|call| call.state().request.is_idempotent)
                     || (connection.is_reused && connection.has_sent_nothing())));
-        if is_unsent {
-            self.groups[group_index].servers[server_index].note_failure(now_ms);
+        let group = &self.groups[group_index];
+        let state = &group.servers[server_index].state;
+        state.count_error();
+        match &error {
+            _ if is_unsent => state.note_unreachable(&error.to_string(), now_ms),
+            CallError::Timeout(_) => {
+                state.note_error(group.backend().distribution.errors_max, &error.to_string(), now_ms);
+            }
+            _ => {}
         }
         if let Some(call) = self.close(key, now_ms) {
             self.fail_or_repeat(call, error, may_repeat, now_ms);
@@ -401,7 +440,8 @@ impl Backends {
             None => waiting.until_ms,
             Some(_) => self.retry_ms,
         });
-        of_waiting.chain(self.timers.next_ms()).min()
+        let of_checks = self.checks.as_ref().map(Checks::next_ms);
+        of_waiting.chain(self.timers.next_ms()).chain(of_checks).min()
     }
 
     /// Ends what has taken too long.
@@ -415,6 +455,7 @@ impl Backends {
             self.continue_after(progress, key, now_ms);
         }
         self.expire_waiting(now_ms);
+        self.begin_due_checks(now_ms);
     }
 
     /// Ends the waits that have taken too long, and tries again where no connection could be made.
@@ -442,28 +483,40 @@ impl Backends {
         self.has_waiting = self.groups.iter().any(|group| !group.waiting.is_empty());
     }
 
-    /// Forgets the backends that no route has any longer, and closes their unused connections.
-    pub(crate) fn forget_unused(&mut self) {
+    /// From now on these are the backends of all routes. The unused connections of others are closed, and what is in
+    /// progress on them ends.
+    pub(crate) fn set_used<'b>(&mut self, used: impl Iterator<Item = &'b Arc<Backend>>, now_ms: Milliseconds) {
+        let mut pointers = HashSet::new();
+        for backend in used {
+            if pointers.insert(Arc::as_ptr(backend)) && backend.distribution.check.is_some() && self.checks.is_some() {
+                let group = self.group_index(backend);
+                self.check_group(group, now_ms);
+            }
+        }
         let Backends { groups, group_of, connections, .. } = self;
-        for group in groups {
-            // One reference is that of the group. Its last one stays while there are connections.
-            let is_used = |backend: &Arc<Backend>| Arc::strong_count(backend) > 1;
+        for group in groups.iter_mut().filter(|group| !group.is_free()) {
+            let is_used = |backend: &Arc<Backend>| pointers.contains(&Arc::as_ptr(backend));
             let keeps_none = !group.backends.iter().any(is_used);
-            let mut kept_one = false;
+            if keeps_none {
+                for server in &mut group.servers {
+                    server.next_check_ms = Milliseconds::MAX;
+                    for key in std::mem::take(&mut server.idle) {
+                        connections.remove(key);
+                        server.note_closed();
+                    }
+                }
+            }
+            // Its last reference stays while there are connections.
+            let mut keeps_one = keeps_none && !group.is_quiet();
             group.backends.retain(|backend| {
-                let is_kept = is_used(backend) || (keeps_none && !std::mem::replace(&mut kept_one, true));
+                let is_kept = is_used(backend) || std::mem::take(&mut keeps_one);
                 if !is_kept {
                     group_of.remove(&Arc::as_ptr(backend));
                 }
                 is_kept
             });
-            if keeps_none {
-                for server in &mut group.servers {
-                    for key in std::mem::take(&mut server.idle) {
-                        connections.remove(key);
-                        server.open_count -= 1;
-                    }
-                }
+            if group.is_free() {
+                group.servers = Vec::new();
             }
         }
     }
@@ -490,43 +543,24 @@ impl Backends {
     }
 }
 
-impl Group {
-    fn backend(&self) -> &Backend {
-        self.backends.first().expect("a group has a backend")
-    }
-
-    /// Whether its servers refuse connections, but have responded just before.
-    fn is_being_restarted(&self, now_ms: Milliseconds) -> bool {
-        let has_responded = |server: &Server| server.responded_ms.is_some_and(|at_ms| now_ms < at_ms + RESTART_MS);
-        self.servers.iter().any(has_responded)
-    }
-
-    /// The server for the next request: of those that could be reached, the one with the least requests in progress,
-    /// relative to its weight, and then the one that has had the least. `None`: all have as many connections as they
-    /// may.
-    fn choose(&self, now_ms: Milliseconds) -> Option<usize> {
-        let backend = self.backend();
-        let candidates = self
-            .servers
-            .iter()
-            .enumerate()
-            .filter(|(_, server)| !server.idle.is_empty() || server.open_count < backend.connections_max);
-        let load = |(index, server): &(usize, &Server)| {
-            let weight = u64::from(backend.servers[*index].weight.max(1));
-            let is_down = server.down.is_some_and(|(until_ms, _)| until_ms > now_ms);
-            let busy_count = (server.open_count - server.idle.len()) as u64;
-            (is_down, busy_count * WEIGHT_SCALE / weight, server.request_count * WEIGHT_SCALE / weight)
-        };
-        candidates.min_by_key(load).map(|(index, _)| index)
+/// The same value for each request of the client at `address`. A client of IPv6 has a network of 64 bits, and changes
+/// its address in it.
+pub(crate) fn client_hash(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => choice::hash(&address.octets()),
+        IpAddr::V6(address) => choice::hash(&address.octets()[..8]),
     }
 }
 
-/// Of loads that are divided by weights.
-const WEIGHT_SCALE: u64 = 1 << 16;
-
-impl Server {
-    fn note_failure(&mut self, now_ms: Milliseconds) {
-        let delay_ms = self.down.map_or(DOWN_MS, |(_, delay_ms)| (delay_ms * 2).min(DOWN_MS_MAX));
-        self.down = Some((now_ms + delay_ms, delay_ms));
+/// Counts the response whose head has arrived, if it was not counted.
+fn note_response(state: &mut CallState, now_ms: Milliseconds) {
+    let Some(status) = state.response_status() else { return };
+    let errors_max = state.backend_route().backend.distribution.errors_max;
+    if let Some(Chosen { server, time, .. }) = &mut state.chosen
+        && let ResponseTime::Since(since_ms) = *time
+    {
+        let after_ms = now_ms.saturating_sub(since_ms);
+        *time = ResponseTime::After(after_ms);
+        server.note_response(status, after_ms, errors_max, now_ms);
     }
 }

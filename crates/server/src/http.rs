@@ -8,5 +8,6 @@ pub(crate) mod link_target;
 pub(crate) mod asked;
 pub(crate) mod site_rules;
 pub(crate) mod script;
+mod server_choice;
 pub(crate) mod dns_over_https;
 pub(crate) mod file_hit;

@@ -31,6 +31,7 @@ mod snapshot;
 mod dns;
 mod waiter;
 mod unix_connector;
+mod backend_servers;
 mod backend_problems;
 mod file_error;
 mod site;
@@ -46,6 +47,7 @@ mod clock;
 mod options;
 
 pub use backend_problems::BackendProblem;
+pub use backend_servers::BackendServerStatus;
 pub use dns::notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use dns::transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};
 pub use dns::updates::{ReceivedUpdate, UpdateInbox, UpdatePolicy};

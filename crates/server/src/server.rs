@@ -1,6 +1,7 @@
 //! The threads of a server, and its interface.
 
 use crate::backend_problems::BackendProblem;
+use crate::backend_servers::BackendServerStatus;
 use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::files::file_reads::FileReads;
 use crate::files::jobs::Inbox;
@@ -320,6 +321,11 @@ impl Server {
     /// Takes the problems of backends since the last call, for the log.
     pub fn take_backend_problems(&self) -> Vec<BackendProblem> {
         self.shared.backend_problems.take()
+    }
+
+    /// The servers of backends that workers have.
+    pub fn backend_servers(&self) -> Vec<BackendServerStatus> {
+        self.shared.backend_servers.status()
     }
 
     /// Wakes a worker, for which there is a connection to an application ([`crate::UnixConnector`]).

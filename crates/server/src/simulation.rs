@@ -181,6 +181,21 @@ impl Simulation<'_> {
         self.connections.memory_backend().refuses = refuses;
     }
 
+    /// Connections to these backends are refused, and no others.
+    pub fn refuse_backends_at(&mut self, addresses: Vec<sanderling_site_rules::BackendAddress>) {
+        self.connections.memory_backend().refusing = addresses;
+    }
+
+    /// The address of the server of a connection to a backend.
+    pub fn backend_address(&mut self, connection: usize) -> String {
+        self.connections.memory_backend().addresses[connection].to_string()
+    }
+
+    /// The servers of backends.
+    pub fn backend_servers(&self) -> Vec<crate::BackendServerStatus> {
+        self.shared.backend_servers.status()
+    }
+
     /// Connections to backends that were made.
     pub fn backend_count(&mut self) -> usize {
         self.connections.memory_backend().streams.len()

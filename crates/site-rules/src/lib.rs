@@ -12,6 +12,7 @@
 mod headers_file;
 mod redirects_file;
 mod routes;
+mod distribution;
 mod rule_set;
 mod protected_paths;
 mod security;
@@ -29,6 +30,7 @@ mod options;
 
 pub use ascii_name::ascii_form;
 pub use cors::Cors;
+pub use distribution::{Balance, CHECK_FAILURES_MAX, ClientHeader, Distribution, HealthCheck};
 pub use error::{LineProblem, RuleError};
 pub use field::{
     ContentOf, FIELD_VALUE_BYTES_MAX, Field, FieldEdits, FieldRule, ResponseKind, is_connection_field, is_token,

@@ -1,5 +1,6 @@
 //! Routes of a site: the requests that an application answers, or a fixed response.
 
+use crate::distribution::Distribution;
 use crate::pattern::{Pattern, RequestPath};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -114,6 +115,8 @@ pub struct Backend {
     pub idle_timeout: Duration,
     /// Connections of each worker to each server.
     pub connections_max: usize,
+    /// Which of its servers gets a request.
+    pub distribution: Distribution,
 }
 
 /// A server of a backend.

@@ -1,6 +1,7 @@
 //! The key of a domain for routes: the requests that an application answers, or a fixed response.
 
 use super::ConfigBuilder;
+use super::distribution::is_token;
 use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;
@@ -35,6 +36,12 @@ const OF_ACTION: &[(&str, &[&str])] = &[
     ("connect_timeout", &["proxy", "fastcgi"]),
     ("idle_timeout", &["proxy", "fastcgi"]),
     ("connections_max", &["proxy", "fastcgi"]),
+    ("proxy_protocol", &["proxy"]),
+    ("balance", &["proxy", "fastcgi"]),
+    ("errors_max", &["proxy", "fastcgi"]),
+    ("slow_start", &["proxy", "fastcgi"]),
+    ("check", &["proxy", "fastcgi"]),
+    ("check_interval", &["proxy", "fastcgi"]),
 ];
 /// The script for paths without one, unless the route has another.
 const FRONT_CONTROLLER: &str = "index.php";
@@ -190,6 +197,7 @@ impl ConfigBuilder<'_, '_> {
             connect_timeout,
             idle_timeout,
             connections_max: usize::try_from(connections_max).unwrap_or(usize::MAX),
+            distribution: self.read_distribution(keys, spoken, host.as_deref()),
         };
         Some(RouteAction::Pass(Box::new(BackendRoute {
             backend: Arc::new(backend),
@@ -389,7 +397,7 @@ impl ConfigBuilder<'_, '_> {
 mod tests {
     use super::*;
     use crate::config_file::tests::{check, config};
-    use sanderling_site_rules::BackendAddress;
+    use sanderling_site_rules::{BackendAddress, Distribution};
 
     /// A domain with a site, and with this route.
     fn with(path: &str, keys: &str) -> String {
@@ -425,6 +433,7 @@ mod tests {
                 connect_timeout: Duration::from_secs(5),
                 idle_timeout: Duration::from_secs(4),
                 connections_max: 512,
+                distribution: Distribution::default(),
             }),
             strip_prefix: false,
             host: None,

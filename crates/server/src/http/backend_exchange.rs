@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::http::asked::{Asked, Framing, Logged, Progress, Stage, WAITS_MAX, log_content};
 use crate::http::recoding::Recoding;
 use crate::http::script::{self, Script};
+use crate::http::server_choice;
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
 use crate::net::backend_content::BackendContent;
@@ -233,6 +234,7 @@ fn call_request(
     };
     let method = request.method_name();
     passed.is_head = method == b"HEAD";
+    passed.affinity = server_choice::affinity_of(asked, &backend_route.backend, context);
     // RFC 9110 §9.2.2.
     passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
     Ok(passed)
@@ -255,6 +257,7 @@ fn http_head(
     let request = asked.request;
     let target = target_of(route, backend_route, request)?;
     let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + HEAD_BYTES_ADDED);
+    server_choice::put_client_header(asked, &backend_route.backend, context, &mut head);
     let backend_request = BackendRequest {
         request,
         target: &target,
@@ -396,6 +399,9 @@ fn respond<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let Stage::Passed(call) = progress.take_stage() else { unreachable!("asked before") };
+    if let Some(log) = context.log {
+        log.set_upstream(server_choice::logged(&call));
+    }
     let taken = call.take_head();
     let parsed = taken.as_ref().map(|(head, is_complete)| {
         (parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()), *is_complete)
@@ -482,6 +488,7 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
     let is_last = framing.is_last() || content_framing == ClientContent::UntilClose;
     let persistence = if is_last { Persistence::Close } else { request.persistence };
     let is_tunnel = response.status() == 101;
+    let cookie = server_choice::cookie_line(&call, asked);
     let head = framing.head(context.buffers);
     let start = head.len();
     let parts = ResponseHeadParts {
@@ -492,6 +499,11 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
         date: context.clock.date().as_bytes(),
     };
     response.write_head(&parts, head);
+    if let Some(line) = cookie {
+        // Before the empty line.
+        let end = head.len() - 2;
+        head.splice(end..end, line.into_bytes());
+    }
     if !is_tunnel {
         ruling.fields.apply(start, ContentOf::Path, head);
     }

@@ -9,7 +9,7 @@ use crate::log::log_queue::LogQueue;
 use crate::metrics::ThreadMetrics;
 use crate::statistics::{CountedResponse, Slots};
 use sanderling_http::{Request, Version};
-use sanderling_log_format::{FieldLines, HttpRecord, HttpVariable, HttpVersion, Outcome};
+use sanderling_log_format::{FieldLines, HttpRecord, HttpVariable, HttpVersion, Outcome, Upstream};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,6 +35,16 @@ struct WorkerLogState {
     slots: Arc<Slots>,
     now_ms: Milliseconds,
     now_unix_ms: u64,
+    /// The server to which the request of the next response was passed on.
+    upstream: Option<LoggedUpstream>,
+}
+
+/// The server of a backend that got a request.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedUpstream {
+    pub(crate) address: Arc<str>,
+    /// Time until the head of its response arrived; `None` if it did not.
+    pub(crate) header_ms: Option<Milliseconds>,
 }
 
 /// The connection of a request.
@@ -66,11 +76,12 @@ struct LoggedRequest<'r> {
     version: u8,
     site_slot: u16,
     since_ms: Milliseconds,
+    upstream: Option<&'r LoggedUpstream>,
 }
 
 impl WorkerLog {
     pub(crate) fn new(metrics: Arc<ThreadMetrics>) -> WorkerLog {
-        let state = WorkerLogState { lines: None, slots: Arc::default(), now_ms: 0, now_unix_ms: 0 };
+        let state = WorkerLogState { lines: None, slots: Arc::default(), now_ms: 0, now_unix_ms: 0, upstream: None };
         WorkerLog { metrics, state: RefCell::new(state) }
     }
 
@@ -88,6 +99,11 @@ impl WorkerLog {
     pub(crate) fn set_time(&self, clock: &Clock) {
         let mut state = self.state.borrow_mut();
         (state.now_ms, state.now_unix_ms) = (clock.now_ms(), clock.unix_ms());
+    }
+
+    /// The request of the next response was passed on to this server.
+    pub(crate) fn set_upstream(&self, upstream: Option<LoggedUpstream>) {
+        self.state.borrow_mut().upstream = upstream;
     }
 
     /// Passes the lines of an iteration on.
@@ -117,11 +133,15 @@ impl WorkerLog {
         };
         let content_bytes = content_bytes as u64;
         let Origin { site_index, since_ms } = origin;
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
         let site_slot = state.slots.of_site(site_index);
         let (line, fields) = if state.lines.is_some() { request.fields.lines() } else { Default::default() };
+        let upstream = state.upstream.take();
         drop(state);
-        self.log(&LoggedRequest { peer, line, fields, status, content_bytes, version, site_slot, since_ms }, has_rest)
+        let upstream = upstream.as_ref();
+        let request =
+            LoggedRequest { peer, line, fields, status, content_bytes, version, site_slot, since_ms, upstream };
+        self.log(&request, has_rest)
     }
 
     /// Logs and counts a request that was refused before it was understood.
@@ -143,7 +163,9 @@ impl WorkerLog {
         };
         let content_bytes = content_bytes as u64;
         let site_slot = self.state.borrow().slots.of_site(None);
-        let refused = LoggedRequest { peer, line, fields: &[], status, content_bytes, version, site_slot, since_ms };
+        let (fields, upstream): (&[u8], _) = (&[], None);
+        let refused =
+            LoggedRequest { peer, line, fields, status, content_bytes, version, site_slot, since_ms, upstream };
         self.log(&refused, false);
     }
 
@@ -176,6 +198,7 @@ impl WorkerLog {
             version: request.version,
             site_slot: request.site_slot,
             since_ms: request.since_ms,
+            upstream: request.upstream.cloned(),
             written_ms: state.now_ms,
         })
     }
@@ -187,7 +210,9 @@ impl WorkerLogState {
         let Peer { client, version, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
         let (fields, time_unix_ms) = (FieldLines::new(fields), self.now_unix_ms);
-        HttpRecord { client, line, fields, version, is_encrypted, outcome, time_unix_ms }
+        let upstream =
+            request.upstream.map(|upstream| Upstream { address: &upstream.address, header_ms: upstream.header_ms });
+        HttpRecord { client, line, fields, version, is_encrypted, outcome, upstream, time_unix_ms }
     }
 
     fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {
@@ -226,6 +251,7 @@ pub(crate) struct PendingLine {
     version: u8,
     site_slot: u16,
     since_ms: Milliseconds,
+    upstream: Option<LoggedUpstream>,
     /// When the head was written.
     written_ms: Milliseconds,
 }
@@ -253,6 +279,7 @@ impl Drop for PendingLine {
             version: self.version,
             site_slot: self.site_slot,
             since_ms: self.since_ms,
+            upstream: self.upstream.as_ref(),
         };
         let mut state = self.log.state.borrow_mut();
         state.count(&request, &self.log.metrics);

@@ -4,6 +4,7 @@
 //! for [`Event::Backend`](crate::waiter::Event); the backend's side waits for a [`Wakeups`] entry. Nobody copies into a
 //! full buffer: a side that is slow stops the other one.
 
+use crate::backend_servers::ServerState;
 use crate::clock::Milliseconds;
 use crate::slab::Key;
 use crate::waiter::Waiter;
@@ -69,12 +70,44 @@ pub(crate) struct CallState {
     pub(crate) failed_count: u8,
     /// Until when it waits for a connection; `None` if it has not waited.
     pub(crate) waits_until_ms: Option<Milliseconds>,
+    /// The server that was chosen last.
+    pub(crate) chosen: Option<Chosen>,
     is_given_up: bool,
     is_in_wakeups: bool,
     /// The client's side waits for room in the request.
     awaits_room: bool,
     /// It waits for the response, or for more of it.
     awaits_response: bool,
+}
+
+/// The server that a request was given to.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) server: Arc<ServerState>,
+    /// Its place in the configuration.
+    pub(crate) place: u32,
+    pub(crate) time: ResponseTime,
+}
+
+/// The time from a request to the head of its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseTime {
+    /// It is running since then.
+    Since(Milliseconds),
+    /// The head has arrived after so long.
+    After(Milliseconds),
+}
+
+/// What the choice of a server depends on, apart from their load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Affinity {
+    /// Nothing.
+    #[default]
+    None,
+    /// The hash of the client.
+    Client(u64),
+    /// The place of a server in the configuration, which a cookie has named.
+    Place(u32),
 }
 
 /// The request to the backend.
@@ -86,6 +119,8 @@ pub(crate) struct CallRequest {
     pub(crate) is_idempotent: bool,
     /// Whether the connection becomes a tunnel if the backend agrees.
     pub(crate) is_upgrade: bool,
+    /// Which server it prefers.
+    pub(crate) affinity: Affinity,
     /// The head.
     head: Vec<u8>,
     framing: ContentFraming,
@@ -185,6 +220,7 @@ impl Call {
             connection: None,
             failed_count: 0,
             waits_until_ms: None,
+            chosen: None,
             is_given_up: false,
             is_in_wakeups: false,
             awaits_room: false,
@@ -284,6 +320,12 @@ impl CallState {
         self.response = CallResponse::Complete(head);
     }
 
+    /// The status of the response whose head the client's side has not taken.
+    pub(crate) fn response_status(&self) -> Option<u16> {
+        let (CallResponse::Head(head) | CallResponse::Complete(Some(head))) = &self.response else { return None };
+        str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
+    }
+
     /// The waiter, if what it waits for is there.
     pub(crate) fn take_waiter(&mut self) -> Option<Waiter> {
         let has_room = self.awaits_room && self.request.room() > 0;
@@ -308,6 +350,7 @@ impl CallRequest {
             is_head: false,
             is_idempotent: false,
             is_upgrade: false,
+            affinity: Affinity::None,
             head,
             framing,
             content: Vec::new(),

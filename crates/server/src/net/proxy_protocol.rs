@@ -100,6 +100,36 @@ fn parse_binary(bytes: &[u8]) -> Option<Parsed> {
     Some(Parsed::Client { client, header_bytes: FIXED_BYTES + rest_bytes })
 }
 
+/// Appends a header of version 2 that names `client`, which has connected to `local`.
+pub(crate) fn put(client: SocketAddr, local: SocketAddr, out: &mut Vec<u8>) {
+    out.extend_from_slice(SIGNATURE);
+    // Section 2.2: both addresses are of one family.
+    match (client.ip().to_canonical(), local.ip().to_canonical()) {
+        (IpAddr::V4(client), IpAddr::V4(local)) => {
+            out.extend_from_slice(&[0x21, 0x11, 0, 12]);
+            out.extend_from_slice(&client.octets());
+            out.extend_from_slice(&local.octets());
+        }
+        (client, local) => {
+            out.extend_from_slice(&[0x21, 0x21, 0, 36]);
+            for ip in [client, local] {
+                out.extend_from_slice(&match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                    IpAddr::V6(ip) => ip.octets(),
+                });
+            }
+        }
+    }
+    out.extend_from_slice(&client.port().to_be_bytes());
+    out.extend_from_slice(&local.port().to_be_bytes());
+}
+
+/// Appends a header of version 2 that says that this server itself speaks (section 2.2: LOCAL).
+pub(crate) fn put_local(out: &mut Vec<u8>) {
+    out.extend_from_slice(SIGNATURE);
+    out.extend_from_slice(&[0x20, 0, 0, 0]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +150,28 @@ mod tests {
     fn binary(version_and_command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
         let length = (rest.len() as u16).to_be_bytes();
         [&SIGNATURE[..], &[version_and_command, family], &length, rest].concat()
+    }
+
+    #[test]
+    fn written_header_names_the_client() {
+        for (client, local, written_bytes) in [
+            ("192.0.2.1:56324", "198.51.100.1:443", 28),
+            ("[2001:db8::1]:56324", "[2001:db8::2]:443", 52),
+            // A proxy before this server has named the client.
+            ("192.0.2.1:0", "[2001:db8::2]:443", 52),
+            ("[2001:db8::1]:56324", "198.51.100.1:443", 52),
+        ] {
+            let mut header = Vec::new();
+            put(client.parse().expect("an address"), local.parse().expect("an address"), &mut header);
+            assert_eq!(header.len(), written_bytes, "{client} {local}");
+            check(&header, Some(client));
+        }
+        let mut header = Vec::new();
+        put(SocketAddr::from(([192, 0, 2, 1], 56324)), SocketAddr::from(([198, 51, 100, 1], 443)), &mut header);
+        assert_eq!(header, binary(0x21, 0x11, &IPV4));
+        header.clear();
+        put_local(&mut header);
+        check(&header, None);
     }
 
     const IPV4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 1, 0xdc, 0x04, 0x01, 0xbb];

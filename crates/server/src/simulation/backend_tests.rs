@@ -1,13 +1,14 @@
 //! Requests that are passed on to a backend, and its responses.
 
 mod lost_connections;
+mod servers;
 
 use super::*;
 use crate::options::HttpOptions;
 use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_site_rules::{
-    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction,
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction,
     RouteConditions, Routes,
 };
 
@@ -29,6 +30,7 @@ pub(super) fn backend(server_count: u16, connections_max: usize) -> Arc<Backend>
         connect_timeout: CONNECT_TIMEOUT,
         idle_timeout: IDLE_TIMEOUT,
         connections_max,
+        distribution: Distribution::default(),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::site::protection::{Protection, ProtectionRules};
 use crate::site::script_path;
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, Routes, RuleSet};
+use sanderling_site_rules::{Backend, Cors, FileOptions, ProtectedPaths, Routes, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -225,10 +225,10 @@ impl Sites {
         Sites { id, sites, by_host, by_suffix, default_site }
     }
 
-    /// Whether a site has a route to a backend.
-    pub(crate) fn have_backends(&self) -> bool {
+    /// The backends of all routes. Several routes may have the same.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
         let rules = self.sites.iter().filter_map(|site| site.options.rules.as_deref());
-        rules.flat_map(|rules| rules.routes.iter()).any(|route| route.backends().next().is_some())
+        rules.flat_map(|rules| rules.routes.iter()).flat_map(|route| route.backends())
     }
 
     /// The same sites, of which that at `index` is replaced by one for the same hosts.

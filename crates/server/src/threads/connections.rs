@@ -154,9 +154,12 @@ impl<'s> Connections<'s> {
             self.buffers.limits = self.shared.piece_limits();
         }
         if self.shared.snapshot_version() != self.snapshot_version {
+            let previous = Arc::clone(&self.snapshot.sites);
             (self.snapshot, self.snapshot_version) = self.shared.snapshot();
             self.update_log();
-            self.update_backends();
+            if !Arc::ptr_eq(&previous, &self.snapshot.sites) {
+                self.update_backends();
+            }
         }
         if let Some(log) = &self.log {
             log.set_time(&self.clock);
@@ -186,17 +189,17 @@ impl<'s> Connections<'s> {
 
     /// Begins to connect to backends if a site has a route to one, and forgets those that have none any longer.
     fn update_backends(&mut self) {
-        match &mut self.backends {
-            Some(backends) => backends.forget_unused(),
-            None if self.snapshot.sites.have_backends() => {
-                let backends = Backends::new(
-                    self.snapshot.unix_connector.clone(),
-                    self.worker_index,
-                    Arc::clone(&self.shared.backend_problems),
-                );
-                self.backends = Some(Box::new(backends));
-            }
-            None => {}
+        if self.backends.is_none() && self.snapshot.sites.backends().next().is_some() {
+            let backends = Backends::new(
+                self.snapshot.unix_connector.clone(),
+                self.worker_index,
+                Arc::clone(&self.shared.backend_problems),
+                Arc::clone(&self.shared.backend_servers),
+            );
+            self.backends = Some(Box::new(backends));
+        }
+        if let Some(backends) = &mut self.backends {
+            backends.set_used(self.snapshot.sites.backends(), self.clock.now_ms());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state that all threads of a server share.
 
 use crate::backend_problems::BackendProblems;
+use crate::backend_servers::BackendServers;
 use crate::clock::{Clock, Milliseconds};
 use crate::files::file_cache::FileCache;
 use crate::files::file_reads::FileReads;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     log_queues: [Arc<LogQueue>; LogKind::ALL.len()],
     pub(crate) metrics: Metrics,
     pub(crate) backend_problems: Arc<BackendProblems>,
+    pub(crate) backend_servers: Arc<BackendServers>,
     late_replies: Mutex<LateReplies>,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
@@ -71,6 +73,7 @@ impl Shared {
             log_queues: LogKind::ALL.map(|kind| Arc::new(LogQueue::new(kind, options.request_log_queue_bytes_max))),
             metrics: Metrics::new(options.statistics),
             backend_problems: Arc::default(),
+            backend_servers: Arc::default(),
             late_replies: Mutex::new(LateReplies {
                 statistics: options.statistics.map(|options| Box::new(ThreadStatistics::new(options))),
                 ..LateReplies::default()

@@ -7,7 +7,7 @@ use sanderling_server::{
     BuiltinFile, DefaultSite, Options, Role, Root, Server, Site, SiteOptions, SiteRules, Sites, Snapshot, SocketSet,
 };
 use sanderling_site_rules::{
-    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Pattern, Route, RouteAction,
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction,
     RouteConditions, Routes,
 };
 use sanderling_testkit::{DEADLINE, wait_until};
@@ -52,6 +52,7 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
         connect_timeout: DEADLINE,
         idle_timeout: DEADLINE,
         connections_max: 1,
+        distribution: Distribution::default(),
     };
     let pass = BackendRoute {
         backend: Arc::new(backend),
