@@ -550,7 +550,8 @@ impl<'s> ControlLoop<'s> {
     /// The state of all that is served at this moment.
     fn service_state(&self) -> ServiceState<'_> {
         let has_supervisor = self.state.supervisor.is_some();
-        ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor)
+        let servers = self.server.backend_servers();
+        ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor, servers)
     }
 
     /// The status, and whether everything is served as configured.

@@ -35,6 +35,7 @@ mod signed_zone_checks;
 mod limit_log;
 mod heap_trim;
 mod service_state;
+mod backend_state;
 mod certificate_state;
 mod tsig_key_state;
 mod load_status;

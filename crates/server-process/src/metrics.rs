@@ -1,5 +1,6 @@
 //! The server's metrics: the data of `status`, and detailed counts, in the Prometheus format.
 
+mod backend_servers;
 mod listener;
 mod text;
 mod families;
@@ -146,6 +147,7 @@ impl Metrics<'_> {
         put_content(self.load_status, self.certificates, self.service_state, self.zones_max, &mut out);
         let keys = self.tsig_keys.iter().map(|key| self.service_state.tsig_key(key));
         put_conditions(&mut out, "sanderling_tsig_keys", keys);
+        backend_servers::put_backend_servers(self.service_state, &mut out);
         if let Some(statistics) = &self.status.statistics {
             put_connections(statistics, &mut out);
             put_http(statistics, &mut out);

@@ -8,6 +8,7 @@ use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::{Config, LogKind};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{ProcessSupervision, Supervision};
+use sanderling_server::BackendServerStatus;
 use sanderling_tls::CertificateProblem;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -116,6 +117,16 @@ conditions! {
     }
 }
 
+conditions! {
+    /// Whether a server of an application gets requests.
+    BackendCondition {
+        /// It gets its share.
+        Served = "served",
+        /// It gets none while another server does.
+        Down = "down",
+    }
+}
+
 /// The problems that the agent reports, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgentProblems {
@@ -171,6 +182,8 @@ pub(crate) struct ServiceState<'s> {
     supervision: &'s Supervision,
     /// Whether the supervisor runs.
     has_supervisor: bool,
+    /// The servers of applications.
+    backend_servers: Vec<BackendServerStatus>,
     now: SystemTime,
 }
 
@@ -180,6 +193,7 @@ impl<'s> ServiceState<'s> {
         problems: &'s AgentProblems,
         supervision: &'s Supervision,
         has_supervisor: bool,
+        backend_servers: Vec<BackendServerStatus>,
     ) -> ServiceState<'s> {
         let signed_zones = config.signed_zones.iter().filter(|zone| !zone.is_leaving);
         ServiceState {
@@ -187,6 +201,7 @@ impl<'s> ServiceState<'s> {
             signed_zones: signed_zones.map(|zone| zone.apex.as_str()).collect(),
             supervision,
             has_supervisor,
+            backend_servers,
             now: SystemTime::now(),
         }
     }
@@ -194,6 +209,14 @@ impl<'s> ServiceState<'s> {
     /// The problems that the agent reports.
     pub(crate) fn agent_problems(&self) -> &'s AgentProblems {
         self.problems
+    }
+
+    pub(crate) fn backend_servers(&self) -> &[BackendServerStatus] {
+        &self.backend_servers
+    }
+
+    pub(crate) fn backend_server(&self, server: &BackendServerStatus) -> BackendCondition {
+        if server.down.is_some() { BackendCondition::Down } else { BackendCondition::Served }
     }
 
     pub(crate) fn site(&self, site: &SiteState) -> SiteCondition {
@@ -309,6 +332,8 @@ impl<'s> ServiceState<'s> {
         put_counts(&mut out, "zone", &counts(load_status.zones.iter().map(|zone| self.zone(zone))));
         put_counts(&mut out, "certificate", &counts(certificates.iter().map(|it| self.certificate(it))));
         put_counts(&mut out, "TSIG key", &counts(tsig_keys.iter().map(|key| self.tsig_key(key))));
+        let servers = self.backend_servers.iter().map(|server| self.backend_server(server));
+        put_counts(&mut out, "backend server", &counts(servers));
         if load_status.folder.as_ref().is_some_and(|folder| folder.problem_count > 0) {
             out.push("the zone folder has errors".to_owned());
         }

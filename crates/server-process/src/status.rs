@@ -1,5 +1,6 @@
 //! A server process's status, as text for people and as JSON for programs.
 
+use crate::backend_state::BackendServerState;
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
@@ -92,6 +93,19 @@ pub(crate) struct ProcessStatus<'d> {
     zone_folder: Option<&'d FolderState>,
     certificates: Vec<Listed<'d, CertificateState>>,
     tsig_keys: Vec<Listed<'d, TsigKeyState>>,
+    backend_servers: Vec<BackendServer>,
+}
+
+/// A server of an application with its condition.
+#[derive(Serialize)]
+struct BackendServer {
+    #[serde(flatten)]
+    server: BackendServerState,
+    state: &'static str,
+    /// Why it is down.
+    reason: Option<String>,
+    #[serde(skip)]
+    is_good: bool,
 }
 
 /// A site, zone, certificate or TSIG key with its condition.
@@ -230,6 +244,19 @@ impl<'d> ProcessStatus<'d> {
                 .iter()
                 .map(|key| Listed::new(key, service_state.tsig_key(key), key.problem(), tsig_key_text(key)))
                 .collect(),
+            backend_servers: service_state
+                .backend_servers()
+                .iter()
+                .map(|server| {
+                    let condition = service_state.backend_server(server);
+                    BackendServer {
+                        server: BackendServerState::new(server),
+                        state: condition.name(),
+                        reason: server.down.clone(),
+                        is_good: condition.is_good(),
+                    }
+                })
+                .collect(),
         }
     }
 
@@ -315,10 +342,13 @@ impl<'d> ProcessStatus<'d> {
         fn texts<'l, T>(listed: &'l [Listed<'_, T>], is_good: bool) -> impl Iterator<Item = &'l str> {
             listed.iter().filter(move |one| one.is_good == is_good).map(|one| one.text.as_str())
         }
+        let server_text = |it: &BackendServer| text_line("backend", &it.server.text(it.reason.as_deref()));
+        let servers: Vec<_> = self.backend_servers.iter().map(|it| (it.is_good, server_text(it))).collect();
         let of = |is_good| {
             let sites = texts(&self.sites, is_good);
             let (certificates, keys) = (texts(&self.certificates, is_good), texts(&self.tsig_keys, is_good));
-            sites.chain(certificates).chain(keys).chain(texts(&self.zones, is_good))
+            let servers = servers.iter().filter(move |(of_good, _)| *of_good == is_good).map(|(_, text)| text.as_str());
+            sites.chain(servers).chain(certificates).chain(keys).chain(texts(&self.zones, is_good))
         };
         let mut lines = of(false).chain(of(true));
         let mut out = String::new();

@@ -266,7 +266,8 @@ impl ServerState {
     }
 
     fn report(&self, message: String) {
-        self.problems.report(BackendProblem { backend: format!("server {}", self.name), message });
+        // Messages are limited by what they are about: the end of a problem is logged even if it comes soon.
+        self.problems.report(BackendProblem { backend: message.clone(), message });
     }
 
     fn status(&self) -> BackendServerStatus {

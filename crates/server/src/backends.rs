@@ -498,6 +498,7 @@ impl Backends {
             let is_used = |backend: &Arc<Backend>| pointers.contains(&Arc::as_ptr(backend));
             let keeps_none = !group.backends.iter().any(is_used);
             if keeps_none {
+                group.check = None;
                 for server in &mut group.servers {
                     server.next_check_ms = Milliseconds::MAX;
                     for key in std::mem::take(&mut server.idle) {

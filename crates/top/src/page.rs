@@ -12,6 +12,8 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 const SUMMARY_LINES: u16 = 8;
 /// Lines of certificates.
 const CERTIFICATE_LINES: u16 = 5;
+/// Lines of servers of applications.
+const BACKEND_LINES: u16 = 5;
 /// Seconds before the end of a certificate from which it is a problem.
 const SOON_S: f64 = 14.0 * 86_400.0;
 
@@ -29,14 +31,27 @@ pub(crate) fn lines_of(view: &View) -> u16 {
     // The table headings, and the line above the tables.
     const MORE_LINES: usize = 2;
     let rows = view.sites.len().max(view.zones.len());
-    let lines = usize::from(SUMMARY_LINES) + MORE_LINES + rows + usize::from(certificate_lines(view));
+    let lines = usize::from(SUMMARY_LINES)
+        + MORE_LINES
+        + rows
+        + usize::from(certificate_lines(view))
+        + usize::from(backend_lines(view));
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
 fn certificate_lines(view: &View) -> u16 {
-    match u16::try_from(view.certificates.len()) {
+    lines_with_heading(view.certificates.len(), CERTIFICATE_LINES)
+}
+
+fn backend_lines(view: &View) -> u16 {
+    lines_with_heading(view.backend_servers.len(), BACKEND_LINES)
+}
+
+/// The lines of so many rows and their heading, at most `lines_max`; none without rows.
+fn lines_with_heading(row_count: usize, lines_max: u16) -> u16 {
+    match u16::try_from(row_count) {
         Ok(0) => 0,
-        count => count.unwrap_or(u16::MAX).saturating_add(1).min(CERTIFICATE_LINES),
+        count => count.unwrap_or(u16::MAX).saturating_add(1).min(lines_max),
     }
 }
 
@@ -47,12 +62,14 @@ pub(crate) fn draw(view: &View, controls: Option<&Controls>, frame: &mut Frame<'
     let areas = Layout::vertical([
         Constraint::Length(SUMMARY_LINES),
         Constraint::Min(0),
+        Constraint::Length(backend_lines(view)),
         Constraint::Length(certificate_lines(view)),
         Constraint::Length(footer_lines),
     ]);
-    let [summary, tables, certificates, footer] = areas.areas(frame.area());
+    let [summary, tables, backends, certificates, footer] = areas.areas(frame.area());
     frame.render_widget(Paragraph::new(summary_lines(view, styles)), summary);
     draw_tables(view, styles, tables, frame);
+    frame.render_widget(Paragraph::new(backend_lines_of(view, styles)), backends);
     frame.render_widget(Paragraph::new(certificate_lines_of(view, styles)), certificates);
     if let Some(controls) = controls {
         frame.render_widget(Paragraph::new(footer_line(view, controls, styles)), footer);
@@ -251,6 +268,25 @@ fn table<'t, const N: usize>(
         _ => right_aligned((*text).to_owned()),
     });
     Table::new(rows, *widths).header(Row::new(cells.collect::<Vec<_>>()).style(styles.heading())).column_spacing(1)
+}
+
+fn backend_lines_of(view: &View, styles: Styles) -> Vec<Line<'static>> {
+    let heading =
+        format!("{:<34} {:>6} {:>8} {:>11} {:>9}", "BACKEND SERVER", "REQ/S", "ERRORS/S", "CONNECTIONS", "TIME");
+    let mut lines = vec![Line::styled(heading, styles.heading())];
+    for server in &view.backend_servers {
+        let mean = server.mean_s.map_or("-".to_owned(), |mean_s| format!("{:.1} ms", mean_s * 1_000.0));
+        let numbers = format!(
+            "{:<34} {:>6} {:>8} {:>11} {mean:>9}",
+            server.address,
+            rate(server.requests),
+            rate(server.errors),
+            count(server.connections)
+        );
+        let down = if server.is_down { "  DOWN" } else { "" };
+        lines.push(Line::from(vec![Span::raw(numbers), Span::styled(down, styles.problem())]));
+    }
+    lines
 }
 
 fn certificate_lines_of(view: &View, styles: Styles) -> Vec<Line<'static>> {

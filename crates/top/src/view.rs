@@ -4,11 +4,12 @@ use crate::samples::{Sample, Samples};
 use std::time::Duration;
 
 /// The kinds of things with states: the families of their numbers, and their singular nouns.
-const CONTENT: [(&str, &str); 4] = [
+const CONTENT: [(&str, &str); 5] = [
     ("sanderling_sites", "site"),
     ("sanderling_zones", "zone"),
     ("sanderling_certificates", "certificate"),
     ("sanderling_tsig_keys", "TSIG key"),
+    ("sanderling_backend_servers", "backend server"),
 ];
 
 /// The order of sites and zones.
@@ -90,6 +91,8 @@ pub(crate) struct View {
     pub(crate) sites: Vec<SiteRow>,
     pub(crate) zones: Vec<ZoneRow>,
     pub(crate) certificates: Vec<CertificateRow>,
+    /// Those that are down first, then those with most requests.
+    pub(crate) backend_servers: Vec<BackendServerRow>,
     /// The deviations from the configuration, in singular and plural, with their number: `zones unavailable`.
     pub(crate) problems: Vec<([String; 2], f64)>,
     /// Processes that are needed and do not run.
@@ -118,6 +121,17 @@ pub(crate) struct CertificateRow {
     /// Seconds until it expires.
     pub(crate) left_s: f64,
     pub(crate) has_failed: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BackendServerRow {
+    pub(crate) address: String,
+    pub(crate) is_down: bool,
+    pub(crate) requests: f64,
+    pub(crate) errors: f64,
+    pub(crate) connections: f64,
+    /// Mean seconds from a request to the head of its response; `None` without responses.
+    pub(crate) mean_s: Option<f64>,
 }
 
 /// Differences between two moments.
@@ -186,6 +200,7 @@ impl View {
             problems: CONTENT.iter().flat_map(|(family, noun)| problems(now, family, noun)).collect(),
             stopped_processes: stopped_processes(now),
             certificates: certificates(now, unix_s),
+            backend_servers: backend_servers(&rates),
             ..View::default()
         };
         view.put_sites(&rates, sort);
@@ -312,6 +327,31 @@ fn certificates(now: &Samples, unix_s: f64) -> Vec<CertificateRow> {
     rows
 }
 
+fn backend_servers(rates: &Rates<'_>) -> Vec<BackendServerRow> {
+    let rows = rates.now.all("sanderling_backend_server_up").iter().map(|sample| {
+        let labels = [("server", sample.label("server"))];
+        let responses = rates.of("sanderling_backend_server_responses_total", &labels);
+        let seconds = rates.of("sanderling_backend_server_response_seconds_total", &labels);
+        BackendServerRow {
+            address: sample.label("server").to_owned(),
+            is_down: sample.value == 0.0,
+            requests: rates.of("sanderling_backend_server_requests_total", &labels),
+            errors: rates.of("sanderling_backend_server_errors_total", &labels),
+            connections: rates.now.sum("sanderling_backend_server_connections", &labels),
+            mean_s: (responses > 0.0).then(|| seconds / responses),
+        }
+    });
+    let mut rows: Vec<BackendServerRow> = rows.collect();
+    rows.sort_by(|one, other| {
+        other
+            .is_down
+            .cmp(&one.is_down)
+            .then(other.requests.total_cmp(&one.requests))
+            .then(one.address.cmp(&other.address))
+    });
+    rows
+}
+
 /// The bounds of the histogram of response times below which half, 95 and 99 of 100 responses are, between the moments.
 fn percentiles(before: Option<&Samples>, now: &Samples) -> [Option<f64>; 3] {
     const NAME: &str = "sanderling_http_response_duration_seconds_bucket";
@@ -360,6 +400,28 @@ pub(crate) mod tests {
             let text = format!("{family}{{state=\"served\"}} 3\n{family}{{state=\"kept\"}} 2\n");
             assert_eq!(view("", &text, Sort::Rate).problems, [(state_names(noun, "kept"), 2.0)]);
         }
+    }
+
+    #[test]
+    fn servers_that_are_down_come_first_and_have_rates() {
+        let text = |server: &str, up: u64, numbers: [u64; 4]| {
+            let [requests, errors, responses, seconds] = numbers;
+            format!(
+                "sanderling_backend_server_up{{server=\"{server}\"}} {up}\n\
+                 sanderling_backend_server_requests_total{{server=\"{server}\"}} {requests}\n\
+                 sanderling_backend_server_errors_total{{server=\"{server}\"}} {errors}\n\
+                 sanderling_backend_server_connections{{server=\"{server}\"}} 3\n\
+                 sanderling_backend_server_responses_total{{server=\"{server}\"}} {responses}\n\
+                 sanderling_backend_server_response_seconds_total{{server=\"{server}\"}} {seconds}.000\n"
+            )
+        };
+        let before = text("a", 1, [0; 4]) + &text("b", 1, [0; 4]) + &text("c", 1, [0; 4]);
+        let now = text("a", 1, [5, 0, 4, 2]) + &text("b", 1, [9, 1, 8, 2]) + &text("c", 0, [1, 1, 0, 0]);
+        let rows = view(&before, &now, Sort::Rate).backend_servers;
+        let shown: Vec<_> =
+            rows.iter().map(|row| (row.address.as_str(), row.is_down, row.requests, row.mean_s)).collect();
+        assert_eq!(shown, [("c", true, 1.0, None), ("b", false, 9.0, Some(0.25)), ("a", false, 5.0, Some(0.5))]);
+        assert_eq!((rows[0].errors, rows[0].connections), (1.0, 3.0));
     }
 
     #[test]

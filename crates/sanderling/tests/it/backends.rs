@@ -10,6 +10,7 @@ mod known;
 mod python;
 mod reloads;
 mod rules;
+mod servers;
 
 use crate::https::issue_for;
 use sanderling_testkit::{

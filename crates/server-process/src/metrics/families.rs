@@ -148,6 +148,15 @@ families! {
     Gauge sanderling_zones [state]: "Zones by state; any state but `served` is a problem.";
     Gauge sanderling_certificates [state]: "Certificates by state; any state but `served` is a problem.";
     Gauge sanderling_tsig_keys [state]: "TSIG keys by state; any state but `served` is a problem.";
+    Gauge sanderling_backend_servers [state]: "Servers of applications by state; any state but `served` is a problem.";
+    Gauge sanderling_backend_server_up [server]: "1 if the server gets requests, 0 if it is down.";
+    Counter sanderling_backend_server_requests [server]: "HTTP requests that the server was given.";
+    Counter sanderling_backend_server_errors [server]: "HTTP requests to which the server gave no response, or one \
+        with status 502, 503 or 504.";
+    Gauge sanderling_backend_server_connections [server]: "Open connections to the server.";
+    Counter sanderling_backend_server_responses [server]: "HTTP responses of the server.";
+    Counter sanderling_backend_server_response_seconds ("seconds") [server]: "Time from the requests to the heads of \
+        these responses.";
     Gauge sanderling_zone_serial [zone]: "Serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "Time at which the current zone version was loaded, in seconds since 1970.";

@@ -63,6 +63,7 @@ fn state<'s>(problems: &'s AgentProblems, supervision: &'s Supervision, signed: 
         signed_zones: signed.iter().copied().collect(),
         supervision,
         has_supervisor: true,
+        backend_servers: Vec::new(),
         now: SystemTime::now(),
     }
 }
@@ -310,6 +311,25 @@ fn processes_that_are_needed_and_do_not_run_are_problems() {
     check(Supervision::default(), false, &["supervisor"]);
 }
 
+#[test]
+fn server_of_an_application_that_is_down_is_a_problem_and_the_process_stays_ready() {
+    let (problems, supervision) = (AgentProblems::default(), supervision(true, true));
+    let server = |down: Option<&str>| BackendServerStatus {
+        address: "192.0.2.1:3000".to_owned(),
+        down: down.map(str::to_owned),
+        requests: 0,
+        errors: 0,
+        connections: 0,
+        responses: 0,
+        response_ms: 0,
+    };
+    let backend_servers = vec![server(None), server(Some("refuses connections")), server(Some("answers 503"))];
+    let state = ServiceState { backend_servers, ..state(&problems, &supervision, &[]) };
+    assert_eq!(state.problems(&LoadStatus::default(), &[], &[], &[]), ["2 backend servers down"]);
+    let readiness = state.readiness(&LoadStatus::default(), &[], &[], &[]);
+    assert_eq!(readiness, Ok("ready, with problems:\n2 backend servers down\n".to_owned()));
+}
+
 /// Each state but `served`, of each noun, and each process that does not run.
 #[test]
 fn alerts_fire_in_every_condition_that_is_not_good() {
@@ -339,5 +359,6 @@ fn alerts_fire_in_every_condition_that_is_not_good() {
     check::<ZoneCondition>("sanderling_zones", fires);
     check::<CertificateCondition>("sanderling_certificates", fires);
     check::<TsigKeyCondition>("sanderling_tsig_keys", fires);
+    check::<BackendCondition>("sanderling_backend_servers", fires);
     assert!(expressions.contains(&"sanderling_process_running == 0"), "{expressions:?}");
 }

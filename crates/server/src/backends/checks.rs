@@ -168,7 +168,9 @@ impl Backends {
     /// Notes the result, and when the next check begins.
     fn end_check(&mut self, (group, server): (usize, usize), result: Result<(), String>, now_ms: Milliseconds) {
         let of_group = &mut self.groups[group];
-        let Some(interval) = check_of(of_group).map(|check| check.interval) else { return };
+        // It has ended together with the last route.
+        let check = check_of(of_group).filter(|_| of_group.check.is_some());
+        let Some(interval) = check.map(|check| check.interval) else { return };
         let Some(of_server) = of_group.servers.get_mut(server) else { return };
         of_server.state.note_check(result, now_ms);
         of_server.next_check_ms = now_ms + ms(interval);
