@@ -4,7 +4,7 @@
 //! would block a thread while it waits. Names that only such a module knows, for example those of mDNS, are not found.
 
 use crate::resolvers::{RESOLVER_FILE, Resolvers};
-use sanderling_config::DomainName;
+use sanderling_config::{Config, DomainName};
 use sanderling_dns::Rtype;
 use sanderling_zone_files::wire_name;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,6 +25,21 @@ pub(crate) async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, St
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
+/// The addresses of a host, and how long they may be kept: `None` if a file has them.
+pub(crate) struct HostAddresses {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) ttl_s: Option<u32>,
+}
+
+/// The addresses of `host`, by the resolvers of `config`.
+///
+/// # Errors
+/// As [`look_up`].
+pub(crate) async fn look_up_with(host: &str, config: &Config) -> Result<HostAddresses, String> {
+    let names = HostNames { resolvers: Resolvers::new(config), ..HostNames::of_system() };
+    names.find(host).await
+}
+
 /// The files and resolvers by which the name of a host is looked up.
 struct HostNames {
     /// The content of a file hosts(5).
@@ -42,22 +57,27 @@ impl HostNames {
     }
 
     async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        Ok(self.find(host).await?.addresses)
+    }
+
+    async fn find(&self, host: &str) -> Result<HostAddresses, String> {
+        let without_ttl = |addresses| Ok(HostAddresses { addresses, ttl_s: None });
         if let Ok(address) = host.parse() {
-            return Ok(vec![address]);
+            return without_ttl(vec![address]);
         }
         let in_file = addresses_in(&self.hosts, host.trim_end_matches('.'));
         if !in_file.is_empty() {
-            return Ok(in_file);
+            return without_ttl(in_file);
         }
         if is_local(host) {
-            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+            return without_ttl(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         let mut problem = None;
         for name in self.search.candidates(host) {
             let Ok(name) = DomainName::parse(&name) else { continue };
             match self.resolve(&name).await {
-                Ok(addresses) if addresses.is_empty() => {}
-                Ok(addresses) => return Ok(addresses),
+                Ok(found) if found.addresses.is_empty() => {}
+                Ok(found) => return Ok(found),
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
@@ -65,12 +85,16 @@ impl HostNames {
     }
 
     /// Those of IPv6 first (RFC 6724 §2.1). Without an answer for one family, those of the other have to suffice.
-    async fn resolve(&self, name: &DomainName) -> Result<Vec<IpAddr>, String> {
+    async fn resolve(&self, name: &DomainName) -> Result<HostAddresses, String> {
         let (v6, v4) = tokio::join!(self.ask(name, Rtype::AAAA), self.ask(name, Rtype::A));
         match (v6, v4) {
-            (Ok(v6), Ok(v4)) => Ok([v6, v4].concat()),
+            (Ok(v6), Ok(v4)) => {
+                let with_addresses = [&v6, &v4].into_iter().filter(|found| !found.addresses.is_empty());
+                let ttl_s = with_addresses.filter_map(|found| found.ttl_s).min();
+                Ok(HostAddresses { addresses: [v6.addresses, v4.addresses].concat(), ttl_s })
+            }
             (Ok(found), Err(error)) | (Err(error), Ok(found)) => {
-                if found.is_empty() {
+                if found.addresses.is_empty() {
                     Err(error)
                 } else {
                     Ok(found)
@@ -80,7 +104,7 @@ impl HostNames {
         }
     }
 
-    async fn ask(&self, name: &DomainName, rtype: Rtype) -> Result<Vec<IpAddr>, String> {
+    async fn ask(&self, name: &DomainName, rtype: Rtype) -> Result<HostAddresses, String> {
         let name = wire_name(name);
         let mut answer = self.resolvers.resolve(name.as_name(), rtype).await;
         for _ in 1..ATTEMPTS {
@@ -88,7 +112,8 @@ impl HostNames {
                 answer = self.resolvers.resolve(name.as_name(), rtype).await;
             }
         }
-        Ok(answer?.addresses().collect())
+        let records = answer?;
+        Ok(HostAddresses { addresses: records.addresses().collect(), ttl_s: records.ttl_s })
     }
 }
 

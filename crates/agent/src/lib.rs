@@ -45,6 +45,7 @@ mod name_servers;
 mod parent_servers;
 mod journals;
 mod updates;
+mod backend_names;
 mod failure;
 mod https_client;
 mod host_addresses;

@@ -3,7 +3,8 @@
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_ipc::agent::{
-    AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
+    AgentReport, BackendAddresses, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, backend_addresses_to_memfd,
+    challenges_to_memfd, zone_changes_to_memfd,
 };
 use sanderling_ipc::{Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, Received};
 use std::cell::RefCell;
@@ -232,6 +233,14 @@ impl Link {
     /// Tells the supervisor that the agent needs another socket to the keeper.
     pub(crate) fn keeper_lost(&self) {
         self.send(Event::KeeperLost, Vec::new());
+    }
+
+    /// Tells the server process the addresses of hosts with applications.
+    pub(crate) fn backend_addresses_changed(&self, addresses: &BackendAddresses) {
+        match backend_addresses_to_memfd(addresses) {
+            Ok(file) => self.send(Event::BackendAddressesChanged, vec![(FdKind::BackendAddresses, file)]),
+            Err(error) => log_error(&format!("cannot pass on addresses of applications: {error}")),
+        }
     }
 
     /// Makes the server process answer `challenges`, in addition to other orders' challenges, until the returned guard

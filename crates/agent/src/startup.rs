@@ -2,6 +2,7 @@
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
+use crate::backend_names;
 use crate::blocking;
 use crate::certificates::ManagedCertificate;
 use crate::derived::DerivedZones;
@@ -123,6 +124,7 @@ fn run_with(
         let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
         let alive = Rc::clone(&link);
         tokio::task::spawn_local(async move { alive.send_heartbeats().await });
+        backend_names::start(&config, &link);
         let pinned = PinnedKeys::load(Rc::clone(&config), Arc::clone(&state));
         let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
         let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link), derived.set());

@@ -6,6 +6,10 @@ use sanderling_site_rules::BackendAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+/// Bytes of the name of a host, and of one of its labels (RFC 1035 §2.3.4).
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
 /// The protocol of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spoken {
@@ -23,7 +27,7 @@ impl Spoken {
     }
 }
 
-/// The address that `text` has. Names other than `localhost` are not resolved: they could come to mean another machine.
+/// The address that `text` has. Names other than `localhost` are looked up while the server runs.
 ///
 /// # Errors
 /// The problem.
@@ -56,17 +60,22 @@ pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<Backen
         return Err(Problem::new(format!("`{text}` has a path"), remedy));
     }
     let address = parse_tcp(text, authority, spoken)?;
-    if address.port() == 0 {
+    let (ip, port) = match &address {
+        BackendAddress::Tcp(address) => (Some(address.ip()), address.port()),
+        BackendAddress::Host { port, .. } => (None, *port),
+        BackendAddress::Unix(_) => return Ok(address),
+    };
+    if port == 0 {
         return Err(Problem::new(
             format!("`{text}` has the port 0"),
             "write the port at which the application listens",
         ));
     }
-    if address.ip().is_unspecified() {
+    if ip.is_some_and(|ip| ip.is_unspecified()) {
         let remedy = format!("write the address of one machine, for example {}", spoken.example());
         return Err(Problem::new(format!("`{text}` means all addresses of this machine"), remedy));
     }
-    Ok(BackendAddress::Tcp(address))
+    Ok(address)
 }
 
 fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
@@ -81,18 +90,18 @@ fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
     Ok(BackendAddress::Unix(PathBuf::from(path)))
 }
 
-fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<SocketAddr, Problem> {
+fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddress, Problem> {
     /// Of `http://127.0.0.1` (RFC 9110 §4.2.1).
     const HTTP_PORT: u16 = 80;
     if let Ok(address) = authority.parse() {
-        return Ok(address);
+        return Ok(BackendAddress::Tcp(address));
     }
     let bare = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return match spoken {
             // Without brackets, the last group of an IPv6 address may have been meant as a port.
             Spoken::Http if text.starts_with("http://") && (ip.is_ipv4() || authority.starts_with('[')) => {
-                Ok(SocketAddr::new(ip, HTTP_PORT))
+                Ok(BackendAddress::Tcp(SocketAddr::new(ip, HTTP_PORT)))
             }
             _ => {
                 let shown = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
@@ -102,19 +111,19 @@ fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<SocketAddr, 
         };
     }
     let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
-    let is_name = !host.is_empty()
+    let is_name = host.len() <= NAME_BYTES_MAX
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
-        && host.bytes().any(|byte| byte.is_ascii_alphabetic());
+        && host.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && host.strip_suffix('.').unwrap_or(host).split('.').all(|label| (1..=LABEL_BYTES_MAX).contains(&label.len()));
+    let is_local = host.eq_ignore_ascii_case("localhost");
     match port.parse::<u16>() {
-        Ok(port) if host.eq_ignore_ascii_case("localhost") => {
-            Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+        Ok(port) if is_local => Ok(BackendAddress::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))),
+        Ok(port) if is_name => Ok(BackendAddress::Host { name: host.to_ascii_lowercase(), port }),
+        _ if is_name && !is_local && port.is_empty() && text.starts_with("http://") && !authority.ends_with(':') => {
+            Ok(BackendAddress::Host { name: host.to_ascii_lowercase(), port: HTTP_PORT })
         }
-        _ if is_name && (port.is_empty() || port.parse::<u16>().is_ok()) => {
-            let message = if host.eq_ignore_ascii_case("localhost") {
-                format!("`{text}` has no port")
-            } else {
-                format!("`{text}` has the host name {host}, which is not resolved")
-            };
+        _ if is_name && port.is_empty() => {
+            let message = format!("`{text}` has no port");
             Err(Problem::new(message, format!("write its address and port, for example {}", spoken.example())))
         }
         _ => {
@@ -131,6 +140,7 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         let tcp = |text: &str| BackendAddress::Tcp(text.parse().expect("an address"));
+        let host = |name: &str, port| BackendAddress::Host { name: name.to_owned(), port };
         for (text, spoken, expected) in [
             ("http://127.0.0.1:3000", Spoken::Http, tcp("127.0.0.1:3000")),
             ("http://127.0.0.1:3000/", Spoken::Http, tcp("127.0.0.1:3000")),
@@ -139,6 +149,10 @@ mod tests {
             ("http://[2001:db8::1]:81", Spoken::Http, tcp("[2001:db8::1]:81")),
             ("http://[::1]", Spoken::Http, tcp("[::1]:80")),
             ("http://localhost:3000", Spoken::Http, tcp("127.0.0.1:3000")),
+            ("http://app.internal:3000", Spoken::Http, host("app.internal", 3000)),
+            ("http://App_1.Internal./", Spoken::Http, host("app_1.internal.", 80)),
+            ("app:3000", Spoken::Http, host("app", 3000)),
+            ("php:9000", Spoken::FastCgi, host("php", 9000)),
             ("127.0.0.1:9000", Spoken::FastCgi, tcp("127.0.0.1:9000")),
             ("localhost:9000", Spoken::FastCgi, tcp("127.0.0.1:9000")),
             ("unix:/run/app.sock", Spoken::Http, BackendAddress::Unix("/run/app.sock".into())),
@@ -173,12 +187,10 @@ mod tests {
                 Spoken::FastCgi,
                 "unknown scheme `http`; write 127.0.0.1:9000 or unix:/run/app.sock",
             ),
-            (
-                "http://app.internal:80",
-                Spoken::Http,
-                "has the host name app.internal, which is not resolved; write its address",
-            ),
-            ("app", Spoken::Http, "has the host name app, which is not resolved"),
+            ("app", Spoken::Http, "`app` has no port; write its address and port, for example http://127.0.0.1:3000"),
+            ("http://app..internal:1", Spoken::Http, "is not the address of an application"),
+            ("http://app:99999", Spoken::Http, "is not the address of an application"),
+            ("http://app:0", Spoken::Http, "has the port 0; write the port at which"),
             ("http://localhost", Spoken::Http, "`http://localhost` has no port; write its address and port"),
             ("http://127.0.0.1:1/api", Spoken::Http, "has a path; leave it out; `strip_prefix = true` removes"),
             ("http://127.0.0.1:0", Spoken::Http, "has the port 0; write the port at which"),

@@ -27,6 +27,7 @@ impl Config {
     pub fn backend_ports(&self) -> BTreeSet<u16> {
         let port = |address: &BackendAddress| match address {
             BackendAddress::Tcp(address) => Some(address.port()),
+            BackendAddress::Host { port, .. } => Some(*port),
             BackendAddress::Unix(_) => None,
         };
         self.backend_addresses().filter_map(port).collect()
@@ -34,11 +35,20 @@ impl Config {
 
     /// The UNIX sockets to which a server process is connected.
     pub fn backend_sockets(&self) -> BTreeSet<&Path> {
-        let path = |address| match address {
-            &BackendAddress::Tcp(_) => None,
+        let paths = self.backend_addresses().filter_map(|address| match address {
+            BackendAddress::Tcp(_) | BackendAddress::Host { .. } => None,
             BackendAddress::Unix(path) => Some(path.as_path()),
-        };
-        self.backend_addresses().filter_map(path).collect()
+        });
+        paths.collect()
+    }
+
+    /// The names of hosts with applications, which the agent looks up.
+    pub(crate) fn names_of_backends(&self) -> BTreeSet<String> {
+        let names = self.backend_addresses().filter_map(|address| match address {
+            BackendAddress::Host { name, .. } => Some(name.clone()),
+            BackendAddress::Tcp(_) | BackendAddress::Unix(_) => None,
+        });
+        names.collect()
     }
 
     /// A warning for each route that never answers, because another one answers all of its requests.

@@ -19,7 +19,7 @@ use crate::updates::UpdateRule;
 use crate::zones::{SecondaryZone, Zone, ZoneFolder, zone_of};
 use sanderling_log_format::LogKind;
 use sanderling_site_rules::ClientFrom;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,8 @@ pub struct Config {
     pub resolvers: Vec<Resolver>,
     /// Whether the list is empty, which means that this network has no resolvers: the agent queries none.
     pub has_no_resolvers: bool,
+    /// The names of hosts with applications.
+    pub backend_names: BTreeSet<String>,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
     /// Exemptions from the limit of HTTP requests.
@@ -166,6 +168,7 @@ impl Default for Config {
             replies: DnsReplies::default(),
             resolvers: Vec::new(),
             has_no_resolvers: false,
+            backend_names: BTreeSet::new(),
             dns_rate_limit: RateLimit::default(),
             http_rate_limit: RateLimit::default(),
             trusted_proxies: None,

@@ -203,6 +203,7 @@ impl ConfigBuilder<'_, '_> {
         for (name, read) in sections {
             keys.get(name).into_iter().for_each(|section| read(self, section));
         }
+        self.config.backend_names = self.config.names_of_backends();
         if let Some(count) = self.reader.count(&keys, "workers") {
             self.config.worker_count = to_count(count);
         }

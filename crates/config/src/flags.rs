@@ -212,7 +212,7 @@ impl Flags {
             CertificateFiles { names: Vec::new(), is_automatic: false, chain, key, on_renew: Vec::new(), location }
         });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
-        Config {
+        let mut config = Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
             http_listen: self.http_listen.clone(),
             https_listen: self.https_listen.clone(),
@@ -223,7 +223,9 @@ impl Flags {
             certificates: certificate.into_iter().collect(),
             has_self_signed_certificate: !self.https_listen.is_empty() && self.certificate.is_none(),
             ..Config::default()
-        }
+        };
+        config.backend_names = config.names_of_backends();
+        config
     }
 }
 
@@ -276,7 +278,10 @@ mod tests {
                         file can name several servers of an application";
         assert_eq!(messages, [expected]);
         let problem = |text: &str| parse_proxy_argument(text).unwrap_err().message;
-        assert_eq!(problem("/api/=app:3000"), "`app:3000` has the host name app, which is not resolved");
+        assert_eq!(problem("/api/=app"), "`app` has no port");
+        let named = Flags { proxies: vec![proxy("app.internal:3000")], ..Flags::default() };
+        let config = Config::from_flags(&named).unwrap();
+        assert_eq!(config.backend_names.into_iter().collect::<Vec<_>>(), ["app.internal"]);
         assert_eq!(problem("/a*b*/=127.0.0.1:1"), "the pattern `/a*b*/*` has more than one `*`");
     }
 

@@ -304,8 +304,8 @@ const ACCESS_RULE: &[Key] = keys! {
 };
 
 const ROUTE: &[Key] = keys! {
-    proxy => "\"http://127.0.0.1:3000\"";
-    fastcgi => "\"unix:/run/php/php-fpm.sock\"";
+    proxy => "\"http://127.0.0.1:3000\"", agent (backend_names);
+    fastcgi => "\"unix:/run/php/php-fpm.sock\"", agent (backend_names);
     respond => "{ status = 200, text = \"ok\" }";
     methods => "[\"GET\", \"POST\"]";
     fields => "{ \"X-Canary\" = \"1\" }";

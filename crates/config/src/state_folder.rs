@@ -26,9 +26,12 @@ impl Config {
         argument.map(Path::to_owned).or_else(|| self.state.clone()).or_else(of_service_manager).or_else(default)
     }
 
-    /// Whether the agent has something to do: to request, to transfer or to derive, or a server to notify.
+    /// Whether the agent has something to do: to request, to transfer, to derive or to look up, or a server to notify.
     pub fn needs_agent(&self) -> bool {
-        self.requests_certificates() || self.has_stored_zones() || self.has_derived_records()
+        self.requests_certificates()
+            || self.has_stored_zones()
+            || self.has_derived_records()
+            || !self.backend_names.is_empty()
     }
 
     /// Whether there are certificates to request.
@@ -68,6 +71,7 @@ impl Config {
             (self.requests_certificates(), "no certificates are requested"),
             (self.has_derived_records(), "no records are derived"),
             (self.has_secondaries(), "secondaries are not notified"),
+            (!self.backend_names.is_empty(), "the names of applications are not looked up"),
         ];
         let effects: Vec<_> = effects.into_iter().filter_map(|(is_used, effect)| is_used.then_some(effect)).collect();
         effects.join(", ")
@@ -122,8 +126,10 @@ mod tests {
         const ZONE: &str = "[domain.\"a.test\"]\nzone = \"a.zone\"\n";
         let primaries = "[domain.\"b.test\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n";
         let secondaries = "secondaries = [{ address = \"192.0.2.1\" }]\n";
+        let route = "route = { \"/\" = { proxy = \"http://app.internal:3000\" } }\n";
         for (text, expected) in [
             (ZONE.to_owned(), ""),
+            (format!("{ZONE}{route}"), "the names of applications are not looked up"),
             (format!("{ZONE}dnssec = true\n"), "zones with `dnssec` are not signed"),
             (
                 format!("{ZONE}dnssec = true\n{secondaries}{primaries}"),

@@ -7,6 +7,7 @@
 use sanderling_os::memfd;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -358,6 +359,22 @@ pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>
     from_memfd(descriptor)
 }
 
+/// The addresses of hosts with applications, by their names; none if the name was not found.
+pub type BackendAddresses = BTreeMap<String, Vec<IpAddr>>;
+
+/// Writes addresses of hosts.
+pub fn backend_addresses_to_memfd(addresses: &BackendAddresses) -> io::Result<OwnedFd> {
+    memfd::create("backend-addresses", &serde_json::to_vec(addresses)?)
+}
+
+/// Reads the output of [`backend_addresses_to_memfd`].
+///
+/// # Errors
+/// Returns an error if the content is malformed.
+pub fn backend_addresses_from_memfd(descriptor: impl AsFd) -> io::Result<BackendAddresses> {
+    from_memfd(descriptor)
+}
+
 /// Writes zones that are served.
 pub fn served_zones_to_memfd(zones: &ServedZones) -> io::Result<OwnedFd> {
     memfd::create("served-zones", &serde_json::to_vec(zones)?)
@@ -480,6 +497,17 @@ mod tests {
     use std::io::Write;
 
     #[test]
+    fn addresses_of_hosts_arrive_as_they_were_sent() {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
+        let sent = BTreeMap::from([
+            ("app.internal".to_owned(), addresses(&["192.0.2.1", "2001:db8::1"])),
+            ("none.internal".to_owned(), Vec::new()),
+        ]);
+        let file = backend_addresses_to_memfd(&sent).expect("created");
+        assert_eq!(backend_addresses_from_memfd(&file).expect("read"), sent);
+    }
+
+    #[test]
     fn challenges_and_reports_arrive_as_they_were_sent() {
         let challenges = [
             Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() },
@@ -563,6 +591,7 @@ mod tests {
         let mut unsealed = tempfile::tempfile().expect("created");
         unsealed.write_all(b"[]").expect("written");
         challenges_from_memfd(&unsealed).expect_err("not sealed");
+        backend_addresses_from_memfd(&unsealed).expect_err("not sealed");
         for content in [&b"[1]"[..], b"", b"{}"] {
             challenges_from_memfd(memfd::create("test", content).expect("created")).expect_err("malformed");
         }

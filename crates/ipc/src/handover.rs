@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has its service's name.
-const NAMES: [(&str, FdKind); 14] = [
+const NAMES: [(&str, FdKind); 15] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -32,6 +32,7 @@ const NAMES: [(&str, FdKind); 14] = [
     ("tsig-secrets", FdKind::TsigSecrets),
     ("derived-records", FdKind::DerivedRecords),
     ("challenges", FdKind::Challenges),
+    ("backend-addresses", FdKind::BackendAddresses),
     ("access-log", FdKind::Log(LogKind::Access)),
     ("query-log", FdKind::Log(LogKind::Queries)),
     ("dnstap", FdKind::Log(LogKind::Dnstap)),
@@ -75,6 +76,8 @@ pub struct Descriptors {
     pub tsig_secrets: Option<OwnedFd>,
     /// The challenges for certificate authorities.
     pub challenges: Option<OwnedFd>,
+    /// The addresses of hosts with applications.
+    pub backend_addresses: Option<OwnedFd>,
     /// The served zones.
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
@@ -122,6 +125,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
                 FdKind::Challenges => self.challenges = Some(descriptor),
+                FdKind::BackendAddresses => self.backend_addresses = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::Journals => self.journals = Some(descriptor),
                 FdKind::Updates => self.updates = Some(descriptor),

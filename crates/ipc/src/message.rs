@@ -54,6 +54,8 @@ pub enum Command {
         /// The number of the set.
         number: u64,
     },
+    /// Connect to applications at the addresses that come with the command ([`FdKind::BackendAddresses`]).
+    UpdateBackendAddresses,
     /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and the keys
     /// that another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
     HoldKeys {
@@ -339,6 +341,9 @@ pub enum Event {
         /// The number of this set.
         number: u64,
     },
+    /// The agent has looked up the names of hosts with applications: their addresses come with this event
+    /// ([`FdKind::BackendAddresses`]).
+    BackendAddressesChanged,
     /// The server process serves the ACME challenges.
     ChallengesServed {
         /// The number of the set.
@@ -446,6 +451,8 @@ pub enum FdKind {
     TsigSecrets,
     /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
+    /// The addresses of hosts with applications, in a sealed memfd ([`crate::agent`]).
+    BackendAddresses,
     /// The agent's state, or the part for a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
     /// The served zones, in a sealed memfd ([`crate::agent`]).
@@ -678,6 +685,7 @@ pub(crate) mod tests {
         let of_agent = [
             Command::UpdateChallenges { number: 1 },
             Command::ChallengesServed { number: 1 },
+            Command::UpdateBackendAddresses,
             Command::Certificates { name: Some(zone()), is_json: true },
             Command::RenewCertificate { name: zone() },
             Command::RevokeCertificate { name: zone(), is_key_compromised: true },
@@ -715,6 +723,7 @@ pub(crate) mod tests {
             Event::CertificatesKept,
             Event::ChallengesChanged { number: 1 },
             Event::ChallengesServed { number: 1 },
+            Event::BackendAddressesChanged,
             Event::ZonesServed,
             Event::JournalsChanged,
             Event::UpdatesMade(made),
@@ -769,6 +778,7 @@ pub(crate) mod tests {
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
             FdKind::Challenges,
+            FdKind::BackendAddresses,
             FdKind::ServedZones,
             FdKind::Journals,
             FdKind::Updates,
@@ -811,7 +821,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 33, 36, 26], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 34, 37, 27], "{inner:?}");
     }
 
     #[test]

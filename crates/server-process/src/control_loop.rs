@@ -25,6 +25,7 @@ use crate::sandbox::Sandbox;
 use crate::service_state::{AgentProblems, ServiceState};
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
+use backend_connections::not_found;
 use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::{LimitedLog, VersionLog};
@@ -336,6 +337,7 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => self.receive_config(descriptors, &forced_zones),
             Command::UpdateSecrets => self.update_secrets(descriptors),
             Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
+            Command::UpdateBackendAddresses => self.update_backend_addresses(descriptors),
             Command::ReportZones => {
                 self.report_zones();
                 self.report_certificates();
@@ -550,7 +552,9 @@ impl<'s> ControlLoop<'s> {
     /// The state of all that is served at this moment.
     fn service_state(&self) -> ServiceState<'_> {
         let has_supervisor = self.state.supervisor.is_some();
-        let servers = self.server.backend_servers();
+        let mut servers = self.server.backend_servers();
+        let addresses = self.state.assembly.backend_addresses.iter();
+        servers.extend(addresses.filter(|(_, found)| found.is_empty()).map(|(name, _)| not_found(name)));
         ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor, servers)
     }
 

@@ -20,7 +20,7 @@ use sanderling_config::{
     Config, ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
     processor_count,
 };
-use sanderling_ipc::agent::{Challenge, challenges_from_memfd};
+use sanderling_ipc::agent::{BackendAddresses, Challenge, backend_addresses_from_memfd, challenges_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover;
@@ -99,6 +99,8 @@ struct Inherited {
     derived: Arc<DerivedSet>,
     /// The challenges for certificate authorities.
     challenges: Vec<Challenge>,
+    /// The addresses of hosts with applications.
+    backend_addresses: BackendAddresses,
     /// The targets of log lines.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
@@ -127,6 +129,11 @@ impl Inherited {
             log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)));
             Vec::new()
         });
+        let addresses = inherited.backend_addresses.take().map(backend_addresses_from_memfd);
+        let backend_addresses = addresses.unwrap_or_else(|| Ok(BackendAddresses::new())).unwrap_or_else(|error| {
+            log_error(&format!("cannot read the addresses of applications: {}", error_text(&error)));
+            BackendAddresses::new()
+        });
         let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
         let control = control_path.zip(inherited.control.take());
         Ok(Inherited {
@@ -138,6 +145,7 @@ impl Inherited {
             listeners: Listeners::from_fds(std::mem::take(&mut inherited.listeners))?,
             derived: Arc::new(derived.unwrap_or_default()),
             challenges,
+            backend_addresses,
             secrets: SecretDescriptors { kept: inherited.kept_certificates.take(), ..inherited.into() },
         })
     }
@@ -200,6 +208,7 @@ impl Inherited {
         }
         errors.extend_from_slice(&certificates.diagnostics);
         let mut assembly = Assembly::new(&config, &snapshot.zones, std::mem::take(&mut self.challenges))?;
+        assembly.update_backend_addresses(&config, std::mem::take(&mut self.backend_addresses));
         assembly.complete(&config, &mut snapshot);
         let keys_file = secrets.keys_file.take();
         secrets.put_into(&mut snapshot);

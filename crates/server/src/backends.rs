@@ -26,7 +26,7 @@ use group::{Group, WaitingCall};
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::Stream;
 use sanderling_site_rules::{Backend, BackendAddress, ClientHeader, Route};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -60,6 +60,8 @@ pub(crate) struct Backends {
     problems: Arc<BackendProblems>,
     /// What all workers know of servers.
     servers: Arc<BackendServers>,
+    /// The addresses of hosts.
+    addresses: Arc<BTreeMap<String, Vec<IpAddr>>>,
     /// The active checks; `None` if another worker makes them.
     checks: Option<Checks>,
     /// When requests whose connection failed try again.
@@ -138,7 +140,10 @@ impl Backends {
         let group = &mut self.groups[group_index];
         let affinity = call.state().request.affinity;
         let Some(server) = group.choose(affinity, now_ms) else {
-            return self.wait(group_index, call, None, now_ms);
+            return match group.missing_name() {
+                Some(name) => self.fail(&call, CallError::NameNotFound(name)),
+                None => self.wait(group_index, call, None, now_ms),
+            };
         };
         let chosen = &mut group.servers[server];
         chosen.note_request(&mut call.state(), now_ms);
@@ -185,7 +190,8 @@ impl Backends {
                 index
             }
             None => {
-                let group = Group::new(backend, &self.servers, &self.problems);
+                let mut group = Group::new(backend);
+                group.update_servers(&self.addresses, &self.servers, &self.problems, |_| false);
                 let free = self.groups.iter().position(Group::is_free);
                 let index = free.unwrap_or(self.groups.len());
                 self.groups.splice(index..(index + 1).min(self.groups.len()), [group]);
@@ -272,6 +278,7 @@ impl Backends {
             return Ok(Some(Transport::memory(stream)));
         }
         match address {
+            BackendAddress::Host { .. } => Err(io::ErrorKind::Unsupported.into()),
             BackendAddress::Tcp(address) => Stream::connect(*address).map(|stream| Some(Transport::plain(stream))),
             BackendAddress::Unix(path) => {
                 let (connector, worker_index) = self.unix.as_ref().ok_or(io::ErrorKind::Unsupported)?;
@@ -345,7 +352,8 @@ impl Backends {
                 let (group_index, server_index) = connection.server;
                 let group = &mut self.groups[group_index];
                 group.servers[server_index].responded_ms = Some(now_ms);
-                if group.backend().distribution.client_header == ClientHeader::ProxyV2 {
+                let is_for_one = group.backend().distribution.client_header == ClientHeader::ProxyV2;
+                if is_for_one || group.servers[server_index].is_removed {
                     // The next request may be that of another client.
                     return drop(self.close(key, now_ms));
                 }
@@ -476,11 +484,40 @@ impl Backends {
             for WaitingCall { call, until_ms, error } in due {
                 match error {
                     Some(_) if now_ms < until_ms => self.assign(call, now_ms),
-                    error => self.fail(&call, error.unwrap_or(CallError::Busy(connect_timeout))),
+                    error => {
+                        let of_name = self.groups[index].unknown_name().map(CallError::NameNotFound);
+                        let busy = CallError::Busy(connect_timeout);
+                        self.fail(&call, error.or(of_name).unwrap_or(busy));
+                    }
                 }
             }
         }
         self.has_waiting = self.groups.iter().any(|group| !group.waiting.is_empty());
+    }
+
+    /// From now on these are the addresses of hosts. Requests that wait for those of theirs continue.
+    pub(crate) fn set_addresses(&mut self, addresses: &Arc<BTreeMap<String, Vec<IpAddr>>>, now_ms: Milliseconds) {
+        if Arc::ptr_eq(&self.addresses, addresses) {
+            return;
+        }
+        self.addresses = Arc::clone(addresses);
+        for index in 0..self.groups.len() {
+            let Backends { groups, checks, servers, problems, connections, .. } = self;
+            let group = &mut groups[index];
+            if group.is_free() || !group.has_names() {
+                continue;
+            }
+            let is_checking = |server| checks.as_ref().is_some_and(|checks| checks.is_checking((index, server)));
+            for key in group.update_servers(addresses, servers, problems, is_checking) {
+                connections.remove(key);
+            }
+            let waiting = std::mem::take(&mut group.waiting);
+            let has_check = group.check.take().is_some();
+            if has_check {
+                self.check_group(index, now_ms);
+            }
+            waiting.into_iter().for_each(|waiting| self.assign(waiting.call, now_ms));
+        }
     }
 
     /// From now on these are the backends of all routes. The unused connections of others are closed, and what is in
@@ -500,10 +537,8 @@ impl Backends {
             if keeps_none {
                 group.check = None;
                 for server in &mut group.servers {
-                    server.next_check_ms = Milliseconds::MAX;
-                    for key in std::mem::take(&mut server.idle) {
+                    for key in server.retire() {
                         connections.remove(key);
-                        server.note_closed();
                     }
                 }
             }

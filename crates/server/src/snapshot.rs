@@ -15,6 +15,8 @@ use crate::statistics::Slots;
 use crate::unix_connector::UnixConnector;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Sites, zones, certificates and reply options. A clone shares them.
@@ -40,6 +42,9 @@ pub struct Snapshot {
     pub updates: Option<Arc<UpdatePolicy>>,
     /// Where connections to the UNIX sockets of applications come from; `None` without a supervisor, such as in tests.
     pub unix_connector: Option<Arc<UnixConnector>>,
+    /// The addresses of hosts with applications, by their names; none of a name that was not found. A name that was not
+    /// looked up is not there.
+    pub backend_addresses: Arc<BTreeMap<String, Vec<IpAddr>>>,
     /// The challenges, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// Policies for mail servers; `None` if no domain has one.
@@ -78,6 +83,7 @@ impl Snapshot {
             notify: None,
             updates: None,
             unix_connector: None,
+            backend_addresses: Arc::default(),
             challenges: None,
             mail_policies: None,
             access_log: None,

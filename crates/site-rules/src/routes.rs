@@ -135,6 +135,13 @@ pub enum BackendAddress {
     Tcp(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
+    /// TCP, to each address of a host.
+    Host {
+        /// Its name.
+        name: String,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// The protocol of a backend.
@@ -234,6 +241,7 @@ impl std::fmt::Display for BackendAddress {
         match self {
             BackendAddress::Tcp(address) => address.fmt(f),
             BackendAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            BackendAddress::Host { name, port } => write!(f, "{name}:{port}"),
         }
     }
 }

@@ -400,6 +400,7 @@ impl Supervisor {
                 | Command::UpdateSecrets
                 | Command::UpdateLogs
                 | Command::UpdateChallenges { .. }
+                | Command::UpdateBackendAddresses
                 | Command::ChallengesServed { .. }
                 | Command::ReportZones
                 | Command::ZonesServed

@@ -553,9 +553,8 @@ mod tests {
             ),
             (
                 "/a/",
-                "proxy = \"http://app:80\"".to_owned(),
-                "4:9: `http://app:80` has the host name app, which is not resolved; write its address and port, for \
-                 example http://127.0.0.1:3000",
+                "proxy = \"app\"".to_owned(),
+                "4:9: `app` has no port; write its address and port, for example http://127.0.0.1:3000",
             ),
             ("/a/", "proxy = []".to_owned(), "4:9: `proxy` has 0 servers; list 1 to 64"),
             (

@@ -3,6 +3,7 @@
 mod differential;
 mod faults;
 mod forward_auth;
+mod names;
 mod node;
 mod passed_responses;
 mod php;
@@ -126,6 +127,8 @@ struct Proxy {
 #[derive(Clone, Debug)]
 struct Setup {
     worker_count: usize,
+    /// Lines before the first section.
+    top: &'static str,
     /// Lines of `[http]`.
     http: String,
     /// How long requests that are not answered delay the end of the server.
@@ -141,15 +144,15 @@ struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         let [http, sections, keys] = Default::default();
-        Setup { worker_count: 2, http, drain_timeout: "1s", sections, keys, dns: 0 }
+        Setup { worker_count: 2, top: "", http, drain_timeout: "1s", sections, keys, dns: 0 }
     }
 }
 
 impl Setup {
     fn configuration(&self) -> String {
-        let Setup { worker_count, http, drain_timeout, sections, keys, .. } = self;
+        let Setup { worker_count, top, http, drain_timeout, sections, keys, .. } = self;
         format!(
-            "workers = {worker_count}\n[limits]\ndrain_timeout = \"{drain_timeout}\"\n[http]\nlisten = [\"127.0.0.1:0\"]\nhttp2 = true\n{http}\n\
+            "workers = {worker_count}\n{top}\n[limits]\ndrain_timeout = \"{drain_timeout}\"\n[http]\nlisten = [\"127.0.0.1:0\"]\nhttp2 = true\n{http}\n\
              [https]\nlisten = [\"127.0.0.1:0\"]\n{sections}\n[domain.\"example.com\"]\nsite = \"public\"\n\
              https_redirect = false\ncertificate = {{ chain = \"chain.pem\", key = \"key.pem\" }}\n{keys}"
         )

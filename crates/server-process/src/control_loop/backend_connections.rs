@@ -1,10 +1,16 @@
-//! Connections to the UNIX sockets of applications, which the supervisor makes for the serving threads.
+//! What other processes do for connections to applications: the supervisor makes those to UNIX sockets, and the agent
+//! finds the addresses of hosts.
 
 use super::ControlLoop;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log_error;
+use sanderling_ipc::agent::backend_addresses_from_memfd;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Event, IncomingFds};
+use sanderling_server::BackendServerStatus;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl ControlLoop<'_> {
@@ -28,6 +34,20 @@ impl ControlLoop<'_> {
         }
     }
 
+    /// Takes over the addresses of hosts with applications that the agent has found.
+    pub(super) fn update_backend_addresses(&mut self, descriptors: IncomingFds) {
+        let received: Descriptors = descriptors.into_iter().collect();
+        let missing = || io::Error::other("the command has no descriptor");
+        match received.backend_addresses.ok_or_else(missing).and_then(backend_addresses_from_memfd) {
+            Ok(found) => {
+                self.state.assembly.update_backend_addresses(&self.state.config, found);
+                let addresses = Arc::clone(&self.state.assembly.backend_addresses);
+                self.server.update_snapshot(|snapshot| snapshot.backend_addresses = addresses);
+            }
+            Err(error) => log_error(&format!("cannot read the addresses of applications: {}", error_text(&error))),
+        }
+    }
+
     /// Whether requests of clients that are connected may still want some after this process has drained for this time.
     pub(super) fn may_want_backends(&self, drained: Duration) -> bool {
         let is_over = drained > Duration::from_millis(self.state.config.limits.drain_timeout_ms);
@@ -41,6 +61,19 @@ impl ControlLoop<'_> {
         for worker_index in self.state.assembly.unix_connector.fail_all() {
             self.server.wake_worker(worker_index);
         }
+    }
+}
+
+/// A host with an application whose name was not found, as a server that is down.
+pub(super) fn not_found(name: &str) -> BackendServerStatus {
+    BackendServerStatus {
+        address: name.to_owned(),
+        down: Some("the name was not found".to_owned()),
+        requests: 0,
+        errors: 0,
+        connections: 0,
+        responses: 0,
+        response_ms: 0,
     }
 }
 

@@ -55,6 +55,7 @@ impl ControlLoop<'_> {
             | Command::Drain
             | Command::UpdateSecrets
             | Command::UpdateChallenges { .. }
+            | Command::UpdateBackendAddresses
             | Command::ChallengesServed { .. }
             | Command::ReportZones
             | Command::ZonesServed

@@ -15,7 +15,7 @@ use crate::waiter::Waiter;
 use sanderling_site_rules::{
     BackendAddress, BackendRoute, ClientHeader, HealthCheck, Pattern, Route, RouteAction, RouteConditions,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -24,13 +24,15 @@ use std::sync::Arc;
 pub(super) struct Checks {
     /// The server of each check in progress, by its connection.
     running: BTreeMap<Key, (usize, usize)>,
+    /// The servers of checks whose connection another process makes.
+    opening: BTreeSet<(usize, usize)>,
     /// When the next one begins.
     next_ms: Milliseconds,
 }
 
 impl Default for Checks {
     fn default() -> Checks {
-        Checks { running: BTreeMap::new(), next_ms: Milliseconds::MAX }
+        Checks { running: BTreeMap::new(), opening: BTreeSet::new(), next_ms: Milliseconds::MAX }
     }
 }
 
@@ -38,6 +40,11 @@ impl Checks {
     /// Whether the connection is one of a check.
     pub(super) fn has(&self, key: Key) -> bool {
         !self.running.is_empty() && self.running.contains_key(&key)
+    }
+
+    /// Whether a check of this server is in progress.
+    pub(super) fn is_checking(&self, place: (usize, usize)) -> bool {
+        self.opening.contains(&place) || self.running.values().any(|running| *running == place)
     }
 
     /// When the next one begins; [`Milliseconds::MAX`] if none does.
@@ -55,7 +62,11 @@ impl Backends {
         }
         of_group.check = check_route(of_group);
         if let (Some(checks), true) = (&mut self.checks, of_group.check.is_some()) {
-            of_group.servers.iter_mut().for_each(|server| server.next_check_ms = now_ms);
+            for (index, server) in of_group.servers.iter_mut().enumerate() {
+                let begins = !server.is_removed && !checks.is_checking((group, index));
+                let of_new = if begins { now_ms } else { Milliseconds::MAX };
+                server.next_check_ms = server.next_check_ms.min(of_new);
+            }
             checks.next_ms = now_ms;
         }
     }
@@ -89,7 +100,11 @@ impl Backends {
         of_server.next_check_ms = Milliseconds::MAX;
         let address = of_server.address.clone();
         match self.connect(&address, (group, server), Purpose::Check) {
-            Ok(None) => {}
+            Ok(None) => {
+                if let Some(checks) = &mut self.checks {
+                    checks.opening.insert((group, server));
+                }
+            }
             Ok(Some(transport)) => self.continue_opened_check((group, server), Ok(transport), now_ms),
             Err(error) => self.continue_opened_check((group, server), Err(error), now_ms),
         }
@@ -102,6 +117,9 @@ impl Backends {
         transport: io::Result<Transport>,
         now_ms: Milliseconds,
     ) {
+        if let Some(checks) = &mut self.checks {
+            checks.opening.remove(&place);
+        }
         let group = &self.groups[place.0];
         let (Some(check), Some(route)) = (check_of(group).cloned(), group.check.clone()) else { return };
         let transport = match transport {
@@ -117,9 +135,9 @@ impl Backends {
         let is_unix = matches!(self.groups[place.0].servers[place.1].address, BackendAddress::Unix(_));
         match &check.path {
             Some(path) => {
-                let request = request(path, &check, self.groups[place.0].backend().distribution.client_header, &{
-                    self.groups[place.0].servers[place.1].address.to_string()
-                });
+                let group = &self.groups[place.0];
+                let configured = &group.servers[place.1].configured;
+                let request = request(path, &check, group.backend().distribution.client_header, configured);
                 self.begin_on(key, Call::new(route, nobody(), request), now_ms);
             }
             // It is connected already.
@@ -172,8 +190,10 @@ impl Backends {
         let check = check_of(of_group).filter(|_| of_group.check.is_some());
         let Some(interval) = check.map(|check| check.interval) else { return };
         let Some(of_server) = of_group.servers.get_mut(server) else { return };
-        of_server.state.note_check(result, now_ms);
-        of_server.next_check_ms = now_ms + ms(interval);
+        if !of_server.is_removed {
+            of_server.state.note_check(result, now_ms);
+            of_server.next_check_ms = now_ms + ms(interval);
+        }
         self.plan_checks();
     }
 }
@@ -206,13 +226,17 @@ fn check_route(group: &Group) -> Option<Arc<Route>> {
 }
 
 /// The request of a check.
-fn request(path: &str, check: &HealthCheck, header: ClientHeader, address: &str) -> CallRequest {
+fn request(path: &str, check: &HealthCheck, header: ClientHeader, configured: &BackendAddress) -> CallRequest {
     let mut head = Vec::new();
     if header == ClientHeader::ProxyV2 {
         proxy_protocol::put_local(&mut head);
     }
     // RFC 9112 §3.2: the value is empty if there is no authority.
-    let host = check.host.as_deref().unwrap_or(if address.starts_with("unix:") { "" } else { address });
+    let host = match (&check.host, configured) {
+        (Some(host), _) => host.clone(),
+        (None, BackendAddress::Unix(_)) => String::new(),
+        (None, address) => address.to_string(),
+    };
     let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sanderling\r\nConnection: close\r\n\r\n");
     head.extend_from_slice(text.as_bytes());
     CallRequest::new(head, ContentFraming::Plain, false, 0)

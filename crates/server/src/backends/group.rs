@@ -7,7 +7,8 @@ use crate::clock::Milliseconds;
 use crate::net::call::{Affinity, Call, CallError, CallState, Chosen, ResponseTime};
 use crate::slab::Key;
 use sanderling_site_rules::{Backend, BackendAddress, Balance, Route};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// How long after its last response a server that refuses connections counts as one that is being restarted.
@@ -23,8 +24,18 @@ pub(super) struct Group {
     pub(super) waiting: VecDeque<WaitingCall>,
     /// The share of requests that all servers have had, of [`Server::used`].
     virtual_time: u64,
+    names: Names,
     /// The route of active checks; `None` without.
     pub(super) check: Option<Arc<Route>>,
+}
+
+/// Names of the backend that have no address.
+#[derive(Debug, Default)]
+struct Names {
+    /// The first one whose look-up has not ended.
+    awaited: Option<String>,
+    /// The first one that was not found.
+    not_found: Option<String>,
 }
 
 #[derive(Debug)]
@@ -39,6 +50,10 @@ pub(super) struct WaitingCall {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) address: BackendAddress,
+    /// As the configuration has it, perhaps by a name.
+    pub(super) configured: BackendAddress,
+    /// The backend has it no longer.
+    pub(super) is_removed: bool,
     /// Its place in the configuration: cookies name it by that.
     pub(super) place: u32,
     pub(super) weight: u64,
@@ -56,7 +71,55 @@ pub(super) struct Server {
     pub(super) state: Arc<ServerState>,
 }
 
+impl Names {
+    /// The addresses of a server.
+    fn resolve(&mut self, address: &BackendAddress, addresses: &BTreeMap<String, Vec<IpAddr>>) -> Vec<BackendAddress> {
+        let BackendAddress::Host { name, port } = address else { return vec![address.clone()] };
+        match addresses.get(name).map(Vec::as_slice) {
+            None => {
+                self.awaited.get_or_insert_with(|| name.clone());
+                Vec::new()
+            }
+            Some([]) => {
+                self.not_found.get_or_insert_with(|| name.clone());
+                Vec::new()
+            }
+            Some(found) => found.iter().map(|ip| BackendAddress::Tcp(SocketAddr::new(*ip, *port))).collect(),
+        }
+    }
+}
+
 impl Server {
+    fn new(address: BackendAddress, configured: BackendAddress, state: Arc<ServerState>) -> Server {
+        Server {
+            hash: choice::hash(address.to_string().as_bytes()),
+            address,
+            configured,
+            is_removed: false,
+            place: 0,
+            weight: 1,
+            idle: Vec::new(),
+            open_count: 0,
+            used: 0,
+            responded_ms: None,
+            next_check_ms: Milliseconds::MAX,
+            state,
+        }
+    }
+
+    /// Whether another server can take its place, unless it is being checked.
+    fn is_unused(&self) -> bool {
+        self.is_removed && self.open_count == 0
+    }
+
+    /// It gets no requests any more; its unused connections, to be closed.
+    pub(super) fn retire(&mut self) -> Vec<Key> {
+        self.next_check_ms = Milliseconds::MAX;
+        let idle = std::mem::take(&mut self.idle);
+        idle.iter().for_each(|_| self.note_closed());
+        idle
+    }
+
     /// It gets a request.
     pub(super) fn note_request(&self, call: &mut CallState, now_ms: Milliseconds) {
         self.state.count_request();
@@ -76,27 +139,71 @@ impl Server {
 }
 
 impl Group {
-    /// The servers of `backend`, whose states are in `states`.
-    pub(super) fn new(backend: &Arc<Backend>, states: &BackendServers, problems: &Arc<BackendProblems>) -> Group {
-        let server = |(place, server): (usize, &sanderling_site_rules::BackendServer)| Server {
-            address: server.address.clone(),
-            place: u32::try_from(place).unwrap_or(u32::MAX),
-            weight: u64::from(server.weight.max(1)),
-            hash: choice::hash(server.address.to_string().as_bytes()),
-            idle: Vec::new(),
-            open_count: 0,
-            used: 0,
-            responded_ms: None,
-            next_check_ms: Milliseconds::MAX,
-            state: states.state(backend, &server.address, problems),
-        };
+    /// Those of `backend`, without servers.
+    pub(super) fn new(backend: &Arc<Backend>) -> Group {
         Group {
             backends: vec![Arc::clone(backend)],
-            servers: backend.servers.iter().enumerate().map(server).collect(),
+            servers: Vec::new(),
             waiting: VecDeque::new(),
             virtual_time: 0,
+            names: Names::default(),
             check: None,
         }
+    }
+
+    /// From now on its servers have the addresses of the backend, those of hosts by `addresses`. Servers with others get
+    /// no requests any more: the unused connections to them, which are returned, are to be closed, and what is in progress
+    /// ends. `is_in_use`: whether the place of a server without connections cannot be taken by another one.
+    pub(super) fn update_servers(
+        &mut self,
+        addresses: &BTreeMap<String, Vec<IpAddr>>,
+        states: &BackendServers,
+        problems: &Arc<BackendProblems>,
+        is_in_use: impl Fn(usize) -> bool,
+    ) -> Vec<Key> {
+        let backend = Arc::clone(self.backend());
+        self.servers.iter_mut().for_each(|server| server.is_removed = true);
+        self.names = Names::default();
+        let mut place = 0;
+        for configured in &backend.servers {
+            for address in self.names.resolve(&configured.address, addresses) {
+                let known = self.servers.iter().position(|server| server.address == address);
+                if known.is_some_and(|index| !self.servers[index].is_removed) {
+                    continue;
+                }
+                let free =
+                    || (0..self.servers.len()).find(|&index| self.servers[index].is_unused() && !is_in_use(index));
+                let index = known.or_else(free).unwrap_or(self.servers.len());
+                if known.is_none() {
+                    let state = states.state(&backend, &address, problems);
+                    let server = Server::new(address, configured.address.clone(), state);
+                    self.servers.splice(index..(index + 1).min(self.servers.len()), [server]);
+                }
+                let server = &mut self.servers[index];
+                (server.is_removed, server.place) = (false, place);
+                server.weight = u64::from(configured.weight.max(1));
+                place += 1;
+            }
+        }
+        let removed = self.servers.iter_mut().filter(|server| server.is_removed);
+        removed.flat_map(Server::retire).collect()
+    }
+
+    /// Whether a server of the backend is a host with a name.
+    pub(super) fn has_names(&self) -> bool {
+        self.backend().servers.iter().any(|server| matches!(server.address, BackendAddress::Host { .. }))
+    }
+
+    /// A name that was not found, if no server has an address.
+    pub(super) fn missing_name(&self) -> Option<String> {
+        let has_none = self.servers.iter().all(|server| server.is_removed);
+        self.names.not_found.clone().filter(|_| has_none && self.names.awaited.is_none())
+    }
+
+    /// A name without an address, if no server has one: it was not found, or its look-up has not ended.
+    pub(super) fn unknown_name(&self) -> Option<String> {
+        let has_none = self.servers.iter().all(|server| server.is_removed);
+        self.names.awaited.clone().or_else(|| self.names.not_found.clone()).filter(|_| has_none)
     }
 
     pub(super) fn backend(&self) -> &Arc<Backend> {
@@ -124,7 +231,9 @@ impl Group {
     pub(super) fn choose(&mut self, affinity: Affinity, now_ms: Milliseconds) -> Option<usize> {
         let backend = Arc::clone(self.backend());
         let slow_start = backend.distribution.slow_start;
-        let can_take = |server: &Server| !server.idle.is_empty() || server.open_count < backend.connections_max;
+        let can_take = |server: &Server| {
+            !server.is_removed && (!server.idle.is_empty() || server.open_count < backend.connections_max)
+        };
         let has_up = self.servers.iter().any(|server| can_take(server) && !server.state.is_down(now_ms));
         let candidate = |(index, server): (usize, &Server)| {
             (can_take(server) && (!has_up || !server.state.is_down(now_ms))).then(|| choice::Candidate {

@@ -178,6 +178,8 @@ pub(crate) enum CallError {
     ConnectTimeout(Duration),
     /// As many connections as allowed are in use, and none became free within this time.
     Busy(Duration),
+    /// The name of its host was not found.
+    NameNotFound(String),
     /// The backend has closed the connection before the end of the response.
     Closed,
     /// It has not begun its response, or not continued, within this time.
@@ -261,7 +263,10 @@ impl CallState {
 
     /// A failure of the call: "backend 127.0.0.1:3000 refuses connections".
     pub(crate) fn describe(&self, error: &CallError) -> String {
-        format!("backend {} {error}", self.backend_name())
+        match error {
+            CallError::NameNotFound(name) => format!("name {name} of the backend was not found"),
+            error => format!("backend {} {error}", self.backend_name()),
+        }
     }
 
     /// Takes the text for the log; `None` if there is none.
@@ -611,6 +616,7 @@ impl std::fmt::Display for CallError {
             CallError::Connect(kind) => write!(f, "cannot be reached: {kind}"),
             CallError::ConnectTimeout(time) => write!(f, "did not accept a connection within {} s", time.as_secs_f64()),
             CallError::Busy(time) => write!(f, "had no free connection within {} s", time.as_secs_f64()),
+            CallError::NameNotFound(name) => write!(f, "has the name {name}, which was not found"),
             CallError::Closed => f.write_str("closed the connection before the end of its response"),
             CallError::Timeout(time) => write!(f, "did not respond within {} s", time.as_secs_f64()),
             CallError::ContentTooLarge => f.write_str("takes no content of this length"),

@@ -1,6 +1,7 @@
 //! Requests that are passed on to a backend, and its responses.
 
 mod lost_connections;
+mod names;
 mod servers;
 
 use super::*;

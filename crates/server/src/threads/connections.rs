@@ -154,10 +154,12 @@ impl<'s> Connections<'s> {
             self.buffers.limits = self.shared.piece_limits();
         }
         if self.shared.snapshot_version() != self.snapshot_version {
-            let previous = Arc::clone(&self.snapshot.sites);
-            (self.snapshot, self.snapshot_version) = self.shared.snapshot();
+            let (snapshot, version) = self.shared.snapshot();
+            let previous = std::mem::replace(&mut self.snapshot, snapshot);
+            self.snapshot_version = version;
             self.update_log();
-            if !Arc::ptr_eq(&previous, &self.snapshot.sites) {
+            let Snapshot { sites, backend_addresses, .. } = &self.snapshot;
+            if !Arc::ptr_eq(&previous.sites, sites) || !Arc::ptr_eq(&previous.backend_addresses, backend_addresses) {
                 self.update_backends();
             }
         }
@@ -199,6 +201,7 @@ impl<'s> Connections<'s> {
             self.backends = Some(Box::new(backends));
         }
         if let Some(backends) = &mut self.backends {
+            backends.set_addresses(&self.snapshot.backend_addresses, self.clock.now_ms());
             backends.set_used(self.snapshot.sites.backends(), self.clock.now_ms());
         }
     }

@@ -24,7 +24,7 @@ use sanderling_os::process::{ExitStatus, effective_uid};
 use sanderling_os::signals::SIGKILL;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ pub(super) struct Agent {
     waiting: Vec<(Command, IncomingFds)>,
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
+    /// The last addresses of hosts with applications, for the next server process. They outlive their agent.
+    backend_addresses: Option<OwnedFd>,
     pub(super) report: Option<AgentReport>,
     /// The problems in the report.
     problems: AgentReport,
@@ -182,6 +184,22 @@ impl Agent {
         Ok(file.map(|file| (FdKind::Challenges, file)))
     }
 
+    /// The addresses of hosts with applications, for a server process that starts.
+    pub(super) fn backend_addresses(&self) -> io::Result<Option<(FdKind, OwnedFd)>> {
+        let file = self.backend_addresses.as_ref().map(OwnedFd::try_clone).transpose()?;
+        Ok(file.map(|file| (FdKind::BackendAddresses, file)))
+    }
+
+    /// The same, for the next supervisor.
+    pub(super) fn kept_backend_addresses(&self) -> Option<BorrowedFd<'_>> {
+        self.backend_addresses.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes over those of the supervisor before.
+    pub(super) fn inherit_backend_addresses(&mut self, file: Option<OwnedFd>) {
+        self.backend_addresses = file.filter(|file| memfd::is_sealed(file));
+    }
+
     /// Whether the agent can receive more; if too much is queued, the sender must wait.
     pub(super) fn is_full(&self) -> bool {
         self.process.get().is_some_and(|process| process.connection.is_full())
@@ -273,6 +291,10 @@ impl Supervisor {
                     self.agent.challenges = Some((number, file));
                     self.pass_on_challenges();
                 }
+                (Event::BackendAddressesChanged, Some(file)) if memfd::is_sealed(&file) => {
+                    self.agent.backend_addresses = Some(file);
+                    self.pass_on_backend_addresses();
+                }
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
                     Ok(report) => {
                         self.agent.set_report(Some(report));
@@ -344,6 +366,17 @@ impl Supervisor {
             (_, Err(error)) => log_error(&format!("cannot pass on challenges: {}", error_text(&error))),
             // The next process gets the challenges when it is ready.
             (None, _) => {}
+        }
+    }
+
+    /// Gives the serving process the addresses of hosts with applications.
+    pub(super) fn pass_on_backend_addresses(&mut self) {
+        match (self.agent.backend_addresses(), self.serving_process()) {
+            (Ok(Some(_)), Some(process)) if process.connection.is_full() => self.agent.process.end_for(FLOOD),
+            (Ok(Some(file)), Some(process)) => process.send(Command::UpdateBackendAddresses, vec![file]),
+            // The next process gets them when it starts.
+            (Ok(_), _) => {}
+            (Err(error), _) => log_error(&format!("cannot pass on addresses of applications: {}", error_text(&error))),
         }
     }
 

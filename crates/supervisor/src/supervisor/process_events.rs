@@ -110,6 +110,7 @@ impl Supervisor {
             | Event::JournalsChanged
             | Event::CertificatesServed => {}
             Event::ChallengesChanged { .. }
+            | Event::BackendAddressesChanged
             | Event::CertificateStored { .. }
             | Event::DerivedStored
             | Event::KeeperLost

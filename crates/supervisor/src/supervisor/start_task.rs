@@ -88,6 +88,7 @@ impl Supervisor {
         let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.logs.descriptors(&next.config));
         passed_on.extend(self.agent.challenges()?);
+        passed_on.extend(self.agent.backend_addresses()?);
         let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, next.text.as_fd())];
         descriptors.extend(passed_on.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
         let zones = self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd()));
@@ -187,6 +188,7 @@ impl Supervisor {
         self.activate(start.next, start.requester);
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         self.pass_on_challenges();
+        self.pass_on_backend_addresses();
         self.notify(&[State::Ready]);
         match start.reason {
             StartReason::First => {}

@@ -168,6 +168,7 @@ fn start(
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
     supervisor.agent.state_argument = state;
+    supervisor.agent.inherit_backend_addresses(inherited.backend_addresses);
     supervisor.secrets.inherit(inherited.shared_keys, inherited.kept_certificates, &next.config);
     supervisor.secrets.forget_versions_without_keys();
     supervisor.control = inherited.control;
@@ -186,6 +187,7 @@ struct Inherited {
     processes: Vec<Process>,
     kept_zones: Vec<OwnedFd>,
     shared_keys: Option<OwnedFd>,
+    backend_addresses: Option<OwnedFd>,
     kept_certificates: Option<OwnedFd>,
 }
 
@@ -265,8 +267,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u3
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
     let processes = vec![Process::adopted(info, handle, connection, &config.unwrap_or_default())];
-    let Descriptors { zones: kept_zones, shared_keys, kept_certificates, .. } = descriptors;
-    Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, kept_certificates })
+    let Descriptors { zones: kept_zones, shared_keys, backend_addresses, kept_certificates, .. } = descriptors;
+    Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, backend_addresses, kept_certificates })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -288,6 +290,7 @@ fn resume(
         clients,
         kept_certificates,
         shared_keys,
+        backend_addresses,
         held_keys,
         keeper_processes,
         ..
@@ -312,6 +315,7 @@ fn resume(
     supervisor.agent.state_argument = state;
     let state = supervisor.state_path(&supervisor.active.config);
     supervisor.secrets.set_state(state);
+    supervisor.agent.inherit_backend_addresses(backend_addresses);
     supervisor.secrets.inherit(shared_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
     supervisor.keeper.inherit(keeper_processes, held_keys);
     supervisor.announced = listeners.clone();

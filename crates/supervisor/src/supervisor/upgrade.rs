@@ -84,6 +84,7 @@ impl Supervisor {
         let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(self.secrets.shared_keys().map(|keys| (FdKind::SharedKeys, keys)));
+        descriptors.extend(self.agent.kept_backend_addresses().map(|file| (FdKind::BackendAddresses, file)));
         descriptors.extend(self.secrets.kept().map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.keeper.handover_fds());
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));

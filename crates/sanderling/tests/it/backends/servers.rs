@@ -99,7 +99,7 @@ fn checks_take_a_server_out_and_back_and_the_operator_sees_it() {
     first.is_healthy.store(false, Ordering::Relaxed);
     wait_until("both are down", || proxy.status().contains("2 backend servers down"));
     assert_eq!(response_to(proxy.http(), CLOSING).status, 200);
-    [&first, &second].map(|server| server.is_healthy.store(true, Ordering::Relaxed));
+    [&first, &second].iter().for_each(|server| server.is_healthy.store(true, Ordering::Relaxed));
     wait_until("both are up", || !proxy.status().contains("DOWN"));
     for text in ["is down: answers 500 to the check", "is up again"] {
         proxy.server.wait_for_error(&format!("backend server {} {text}", second.address));

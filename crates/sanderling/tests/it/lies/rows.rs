@@ -103,6 +103,11 @@ pub(super) const EVENTS: &[Row] = &[
         &[("\"Challenges\"", Content::Json(r#"[{"Dns":{"name":"_acme-challenge.example.com","text":"x"}}]"#))],
         &[Agent],
     ),
+    with(
+        r#""BackendAddressesChanged""#,
+        &[("\"BackendAddresses\"", Content::Json(r#"{"app.internal":["192.0.2.1"]}"#))],
+        &[Agent],
+    ),
     row(r#"{"ChallengesServed":{"number":1}}"#, &[ServerProcess]),
     with(r#""ZonesServed""#, &[("\"ServedZones\"", Content::Json(SERVED))], &[ServerProcess]),
     row(
@@ -149,6 +154,7 @@ pub(super) const COMMANDS: &[&str] = &[
     r#""Reopen""#,
     r#"{"UpdateChallenges":{"number":1}}"#,
     r#"{"ChallengesServed":{"number":1}}"#,
+    r#""UpdateBackendAddresses""#,
     r#"{"HoldKeys":{"number":1}}"#,
     r#""RetainKeys""#,
     r#""ServeKeys""#,
