@@ -311,7 +311,7 @@ const ROUTE: &[Key] = keys! {
     fields => "{ \"X-Canary\" = \"1\" }";
     cookies => "{ beta = true }";
     files_first: false => "true";
-    forward_auth => "\"http://127.0.0.1:9091/api/authz/forward-auth\"", server { has_new_backend };
+    forward_auth => "\"http://127.0.0.1:9091/api/authz/forward-auth\"", server { has_new_backend }, agent (backend_names);
     forward_auth_fields => "[\"Remote-User\", \"Remote-Groups\"]";
     requests_per_second_max in 1..=REQUESTS_MAX => "5";
     requests_at_once_max in 1..=REQUESTS_MAX => "20";

@@ -6,7 +6,7 @@ use crate::toml_text::Value;
 use std::net::{IpAddr, SocketAddr};
 
 /// The reason for an address that a route cannot have.
-const NO_NAME: &str = "names of applications other than localhost are not resolved";
+const NO_NAME: &str = "applications at host names are not imported";
 
 /// The protocol of an application.
 #[derive(Clone, Copy, PartialEq, Eq)]

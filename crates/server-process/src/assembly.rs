@@ -67,8 +67,8 @@ impl Assembly {
         set_client_policies(config, snapshot);
     }
 
-    /// Takes over the addresses that the agent has found for the names of `config`. An agent that has just started may not
-    /// find a name that the one before has found.
+    /// Takes over the addresses that the agent has found for the names of `config`. An agent that has just started may
+    /// not find a name that its predecessor has found.
     pub(crate) fn update_backend_addresses(&mut self, config: &Config, found: BackendAddresses) {
         let mut addresses = BackendAddresses::clone(&self.backend_addresses);
         addresses.retain(|name, _| config.backend_names.contains(name));

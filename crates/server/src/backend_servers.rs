@@ -1,7 +1,7 @@
 //! The servers of backends, as all workers see them: which of them are down and why, and what they were asked.
 //!
-//! Workers read the state of a server for each request without a lock; a change of it takes one. The workers that notice
-//! something report it to [`BackendProblems`], from which the control thread logs it.
+//! Workers read the state of a server for each request without a lock; a change of it takes one. The workers that
+//! notice something report it to [`BackendProblems`], from which the control thread logs it.
 
 use crate::backend_problems::{BackendProblem, BackendProblems};
 use crate::clock::{Milliseconds, ms};
@@ -58,7 +58,7 @@ struct Health {
     failed_checks: u32,
 }
 
-/// What has to happen before a server is up again.
+/// The event after which a server is up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// A response, or a check that succeeds.

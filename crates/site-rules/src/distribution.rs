@@ -6,11 +6,11 @@ use std::time::Duration;
 pub const CHECK_FAILURES_MAX: u32 = 3;
 
 /// How the requests of a backend are distributed among its servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Distribution {
-    /// Which server gets a request.
+    /// The choice of a server for a request.
     pub balance: Balance,
-    /// What precedes the request on its connection.
+    /// The header before the request on its connection.
     pub client_header: ClientHeader,
     /// Responses with 502, 503 or 504, or requests without a response in time, one after another, after which a server
     /// counts as down; `None` if they never count.
@@ -21,8 +21,8 @@ pub struct Distribution {
     pub check: Option<HealthCheck>,
 }
 
-/// Which server gets a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The choice of a server for a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Balance {
     /// The one with the least requests in progress, relative to its weight.
     #[default]
@@ -33,8 +33,8 @@ pub enum Balance {
     Cookie(String),
 }
 
-/// What precedes a request on its connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The header before a request on its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClientHeader {
     /// Nothing.
     #[default]
@@ -44,7 +44,7 @@ pub enum ClientHeader {
 }
 
 /// A question at regular intervals whether a server answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HealthCheck {
     /// The path of a GET request, to be answered with a status from 200 to 399; `None`: a connection suffices.
     pub path: Option<String>,

@@ -5,11 +5,11 @@ use crate::backend_address::Spoken;
 use crate::config_reader::{Entry, Keys};
 use crate::routes::{CHECK_INTERVAL_MS_DEFAULT, CHECK_INTERVAL_MS_MAX, CHECK_INTERVAL_MS_MIN, SLOW_START_MS_MAX};
 use crate::units::Quantity;
-use sanderling_site_rules::{Balance, ClientHeader, Distribution, HealthCheck};
+use sanderling_site_rules::{Balance, ClientHeader, Distribution, HealthCheck, is_token};
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// What `balance` begins with before the name of a cookie.
+/// The start of `balance` before the name of a cookie.
 const COOKIE: &str = "cookie:";
 
 impl ConfigBuilder<'_, '_> {
@@ -90,11 +90,6 @@ impl ConfigBuilder<'_, '_> {
         }
         Some(path.to_owned())
     }
-}
-
-/// A token of RFC 9110 §5.6.2.
-pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The key of a domain for routes: the requests that an application answers, or a fixed response.
 
 use super::ConfigBuilder;
-use super::distribution::is_token;
 use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;

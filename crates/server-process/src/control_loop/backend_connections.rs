@@ -1,5 +1,5 @@
-//! What other processes do for connections to applications: the supervisor makes those to UNIX sockets, and the agent
-//! finds the addresses of hosts.
+//! The work of other processes for connections to applications: the supervisor makes those to UNIX sockets, and the
+//! agent finds the addresses of hosts.
 
 use super::ControlLoop;
 use sanderling_config::diagnostic::error_text;

@@ -1,6 +1,6 @@
 //! Active checks: one worker asks each server at intervals whether it answers, and all workers see the result.
 //!
-//! A check has a connection of its own, which is not kept and does not count as one of the server's: it also shows
+//! A check has a separate connection, which is not kept and does not count as one of the server's: it also shows
 //! whether the server accepts connections. There is one check of a server at a time.
 
 use crate::backends::connection::Progress;
@@ -218,7 +218,6 @@ fn check_route(group: &Group) -> Option<Arc<Route>> {
     Some(Arc::new(Route {
         name: check.path.clone().unwrap_or_default(),
         pattern: Pattern::parse("/", &[]).ok()?,
-        literal_bytes: 0,
         conditions: RouteConditions::default(),
         files_first: false,
         action: RouteAction::Pass(Box::new(action)),

@@ -151,9 +151,9 @@ impl Group {
         }
     }
 
-    /// From now on its servers have the addresses of the backend, those of hosts by `addresses`. Servers with others get
-    /// no requests any more: the unused connections to them, which are returned, are to be closed, and what is in progress
-    /// ends. `is_in_use`: whether the place of a server without connections cannot be taken by another one.
+    /// From now on its servers have the addresses of the backend, those of hosts by `addresses`. Servers with others
+    /// get no requests any more; what is in progress ends. Returns their unused connections, which must be closed.
+    /// `is_in_use`: whether the place of a server without connections cannot be taken by another one.
     pub(super) fn update_servers(
         &mut self,
         addresses: &BTreeMap<String, Vec<IpAddr>>,

@@ -1,4 +1,4 @@
-//! What a request says about the server of a backend that is to answer it, and what the server is told about the client.
+//! The properties of a request that decide which server of a backend answers it, and the header that names its client.
 
 use crate::backends::client_hash;
 use crate::context::Context;

@@ -98,7 +98,7 @@ pub(crate) enum ResponseTime {
     After(Milliseconds),
 }
 
-/// What the choice of a server depends on, apart from their load.
+/// The server that a request prefers, whatever the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Affinity {
     /// Nothing.
