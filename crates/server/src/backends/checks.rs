@@ -214,12 +214,16 @@ fn check_route(group: &Group) -> Option<Arc<Route>> {
         response_fields: Vec::new(),
         body_bytes_max: 0,
         timeout: check.interval,
+        compresses: false,
+        sends_hints_by_http1: false,
     };
     Some(Arc::new(Route {
         name: check.path.clone().unwrap_or_default(),
         pattern: Pattern::parse("/", &[]).ok()?,
         conditions: RouteConditions::default(),
         files_first: false,
+        forward_auth: None,
+        rate: None,
         action: RouteAction::Pass(Box::new(action)),
     }))
 }

@@ -428,7 +428,8 @@ pub(super) fn status_of(error: &CallError) -> Status {
         CallError::Busy(_) | CallError::Refused(ProtocolStatus::Overloaded) => Status::ServiceUnavailable,
         CallError::ConnectTimeout(_) | CallError::Timeout(_) => Status::GatewayTimeout,
         CallError::ContentTooLarge => Status::ContentTooLarge,
-        CallError::Connect(_) | CallError::NameNotFound(_)
+        CallError::Connect(_)
+        | CallError::NameNotFound(_)
         | CallError::Closed
         | CallError::Invalid(_)
         | CallError::InvalidRecord(_)
