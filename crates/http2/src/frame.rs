@@ -1,4 +1,4 @@
-//! Frames of RFC 9113 §4 and §6: their headers, and the frames that a server sends.
+//! Frames of RFC 9113 §4 and §6: their headers, and the frames that both sides send.
 
 use alloc::vec::Vec;
 
@@ -6,6 +6,14 @@ use alloc::vec::Vec;
 pub(crate) const HEADER_BYTES: usize = 9;
 /// The longest payload that a client may send: the default of SETTINGS_MAX_FRAME_SIZE. Every client accepts as much.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
+/// The windows of a connection at its start (RFC 9113 §6.9.2).
+pub(crate) const INITIAL_WINDOW: u32 = 65_535;
+/// Content of one DATA frame: with its header, the frame is one TLS record.
+pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
+/// Settings of one frame. RFC 9113 knows six.
+pub(crate) const SETTINGS_MAX: usize = 32;
+/// Bytes of one of them.
+pub(crate) const SETTING_BYTES: usize = 6;
 /// The largest window and stream identifier.
 pub(crate) const U31_MAX: u32 = u32::MAX >> 1;
 
@@ -74,6 +82,27 @@ pub enum ErrorCode {
     EnhanceYourCalm = 11,
 }
 
+/// The name of an error code (RFC 9113 §7).
+pub(crate) fn error_name(code: u32) -> &'static str {
+    const NAMES: [&str; 14] = [
+        "NO_ERROR",
+        "PROTOCOL_ERROR",
+        "INTERNAL_ERROR",
+        "FLOW_CONTROL_ERROR",
+        "SETTINGS_TIMEOUT",
+        "STREAM_CLOSED",
+        "FRAME_SIZE_ERROR",
+        "REFUSED_STREAM",
+        "CANCEL",
+        "COMPRESSION_ERROR",
+        "CONNECT_ERROR",
+        "ENHANCE_YOUR_CALM",
+        "INADEQUATE_SECURITY",
+        "HTTP_1_1_REQUIRED",
+    ];
+    NAMES.get(code as usize).copied().unwrap_or("an unknown error")
+}
+
 /// The header of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameHeader {
@@ -101,6 +130,55 @@ impl FrameHeader {
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// Checks stream and size of a frame that is neither HEADERS nor DATA.
+    pub(crate) fn check_control(&self) -> Result<(), ErrorCode> {
+        let is_of_connection = matches!(self.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
+        let is_of_stream = matches!(self.kind, kind::PRIORITY | kind::RST_STREAM);
+        if (is_of_connection && self.stream != 0) || (is_of_stream && self.stream == 0) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        let is_valid_size = match self.kind {
+            kind::SETTINGS if self.has(flag::ACK) => self.payload_bytes == 0,
+            kind::SETTINGS => self.payload_bytes.is_multiple_of(SETTING_BYTES),
+            kind::PRIORITY => self.payload_bytes == 5,
+            kind::RST_STREAM | kind::WINDOW_UPDATE => self.payload_bytes == 4,
+            kind::PRIORITY_UPDATE => self.payload_bytes >= 4,
+            kind::PING => self.payload_bytes == 8,
+            kind::GOAWAY => self.payload_bytes >= 8,
+            _ => true,
+        };
+        if is_valid_size { Ok(()) } else { Err(ErrorCode::FrameSizeError) }
+    }
+
+    /// The payload of a DATA or HEADERS frame without its padding (RFC 9113 §6.1).
+    pub(crate) fn without_padding<'p>(&self, payload: &'p [u8]) -> Result<&'p [u8], ErrorCode> {
+        if self.stream == 0 {
+            return Err(ErrorCode::ProtocolError);
+        }
+        if !self.has(flag::PADDED) {
+            return Ok(payload);
+        }
+        let (&padding_bytes, rest) = payload.split_first().ok_or(ErrorCode::FrameSizeError)?;
+        let content_bytes = rest.len().checked_sub(usize::from(padding_bytes)).ok_or(ErrorCode::ProtocolError)?;
+        Ok(&rest[..content_bytes])
+    }
+
+    /// The header block of a HEADERS frame, without the deprecated priority, which is ignored except for the error of
+    /// RFC 7540 §5.3.1.
+    pub(crate) fn header_block<'p>(&self, payload: &'p [u8]) -> Result<&'p [u8], ErrorCode> {
+        let bytes = self.without_padding(payload)?;
+        if !self.has(flag::PRIORITY) {
+            return Ok(bytes);
+        }
+        let (dependency, rest) = bytes.split_at_checked(5).ok_or(ErrorCode::FrameSizeError)?;
+        if u32_at_start(dependency) & U31_MAX == self.stream { Err(ErrorCode::ProtocolError) } else { Ok(rest) }
+    }
+}
+
+/// RFC 9113 §6.9.1.
+pub(crate) fn check_window(window: i64) -> Result<(), ErrorCode> {
+    if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError) } else { Ok(()) }
 }
 
 /// A frame header as bytes.
@@ -147,4 +225,25 @@ pub(crate) fn put_goaway(last_stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
     out.extend_from_slice(&header(8, kind::GOAWAY, 0, 0));
     out.extend_from_slice(&last_stream.to_be_bytes());
     out.extend_from_slice(&(code as u32).to_be_bytes());
+}
+
+/// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long
+/// for one frame (RFC 9113 §4.3).
+pub(crate) fn finish_block(start: usize, id: u32, is_end: bool, out: &mut Vec<u8>) {
+    let block_bytes = out.len() - start - HEADER_BYTES;
+    let end_stream = if is_end { flag::END_STREAM } else { 0 };
+    if block_bytes <= PAYLOAD_BYTES_MAX {
+        let header = header(block_bytes, kind::HEADERS, flag::END_HEADERS | end_stream, id);
+        return out[start..start + HEADER_BYTES].copy_from_slice(&header);
+    }
+    let block = out.split_off(start + HEADER_BYTES);
+    out.truncate(start);
+    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
+    let (mut kind, mut flags) = (kind::HEADERS, end_stream);
+    while let Some(piece) = pieces.next() {
+        flags |= if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
+        out.extend_from_slice(&header(piece.len(), kind, flags, id));
+        out.extend_from_slice(piece);
+        (kind, flags) = (kind::CONTINUATION, 0);
+    }
 }

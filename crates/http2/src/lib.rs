@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod client;
 mod session;
 mod streams;
 mod response_head;
@@ -27,7 +28,8 @@ mod priority;
 mod hpack;
 mod frame;
 
-pub use frame::ErrorCode;
+pub use client::{Arrived, ClientFault, ClientSession, RESPONSE_WINDOW_BYTES};
+pub use frame::{DATA_BYTES_MAX, ErrorCode};
 pub use limits::{ExceededLimit, Limits};
 pub use request_head::Scratch;
-pub use session::{Activity, Content, DATA_BYTES_MAX, DataFrame, Exchange, PartialEnd, Received, Request, Session};
+pub use session::{Activity, Content, DataFrame, Exchange, PartialEnd, Received, Request, Session};

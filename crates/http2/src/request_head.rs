@@ -19,7 +19,7 @@ pub struct Scratch {
     /// The head of the last request, for [`parse_request`](sanderling_http::parse_request).
     pub head: Vec<u8>,
     /// Decoded text of one field.
-    strings: Vec<u8>,
+    pub(crate) strings: Vec<u8>,
     /// The values of the pseudo-header fields.
     pseudo: Vec<u8>,
 }
@@ -327,20 +327,20 @@ fn is_valid_scheme(scheme: &[u8]) -> bool {
 /// RFC 9113 §8.2.1: names are in lower case, without bytes that would end a name in HTTP/1.1. The parser checks the
 /// rest.
 #[inline]
-fn is_valid_name(name: &[u8]) -> bool {
+pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     let is_valid = |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && *byte != b':';
     !name.is_empty() && name.iter().all(is_valid)
 }
 
 /// RFC 9113 §8.2.1. The parser refuses other control bytes.
 #[inline]
-fn is_valid_value(value: &[u8]) -> bool {
+pub(crate) fn is_valid_value(value: &[u8]) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     memchr3(0, b'\r', b'\n', value).is_none() && !is_space(value.first()) && !is_space(value.last())
 }
 
 /// A decimal number, which repeated fields must agree on.
-fn content_bytes(digits: &[u8], before: Option<u64>) -> Option<u64> {
+pub(crate) fn content_bytes(digits: &[u8], before: Option<u64>) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

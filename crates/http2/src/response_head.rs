@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 /// Sets the size of the dynamic table to 0 (RFC 7541 §6.3): whatever the client allows, the table is not used.
-const NO_TABLE: u8 = 0x20;
+pub(crate) const NO_TABLE: u8 = 0x20;
 
 /// Appends the header block of `head`: a status line, field lines and an empty line. `is_first`: of the connection.
 pub(crate) fn encode(head: &[u8], is_first: bool, out: &mut Vec<u8>) {
@@ -23,9 +23,18 @@ pub(crate) fn encode(head: &[u8], is_first: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the header block of trailers, which are field lines. They are never the first block of a connection.
+pub(crate) fn encode_trailers(lines: &[u8], out: &mut Vec<u8>) {
+    let mut rest = lines;
+    while let Some(line) = next_line(&mut rest) {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        put_field(&line[..colon], line[colon + 1..].trim_ascii_start(), out);
+    }
+}
+
 /// Takes a line off `rest`; `None` at its end.
 #[inline]
-fn next_line<'h>(rest: &mut &'h [u8]) -> Option<&'h [u8]> {
+pub(crate) fn next_line<'h>(rest: &mut &'h [u8]) -> Option<&'h [u8]> {
     let end = memchr::memchr(b'\n', rest)?;
     let line = &rest[..end];
     *rest = &rest[end + 1..];
@@ -54,7 +63,7 @@ fn put_status(code: &[u8], out: &mut Vec<u8>) {
 
 /// Names are compared as the server writes them; other spellings are correct as well, but encoded longer.
 #[inline]
-fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let index = match name {
         b"Accept-Ranges" => 18,
         b"Allow" => 22,
@@ -87,14 +96,14 @@ fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 }
 
 #[inline]
-fn put_string(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_string(text: &[u8], out: &mut Vec<u8>) {
     put_integer(0, 7, text.len(), out);
     out.extend_from_slice(text);
 }
 
 /// Appends an integer with a prefix of `prefix_bits` bits, after the bits of `first` (RFC 7541 §5.1).
 #[inline]
-fn put_integer(first: u8, prefix_bits: u32, value: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_integer(first: u8, prefix_bits: u32, value: usize, out: &mut Vec<u8>) {
     let prefix_max = (1 << prefix_bits) - 1;
     if value < prefix_max {
         return out.push(first | value as u8);

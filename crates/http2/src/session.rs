@@ -14,7 +14,8 @@ use core::mem;
 use sanderling_http::{RequestError, Scheme};
 
 use crate::frame::{
-    self, ErrorCode, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, PREFACE, U31_MAX, flag, kind, setting,
+    self, DATA_BYTES_MAX, ErrorCode, FrameHeader, HEADER_BYTES, INITIAL_WINDOW, PAYLOAD_BYTES_MAX, PREFACE, U31_MAX,
+    flag, kind, setting,
 };
 use crate::hpack::Decoder;
 use crate::limits::{Budgets, ExceededLimit, Limits};
@@ -22,11 +23,6 @@ use crate::priority::{EarlyPriorities, Priority};
 use crate::request_head::{BlockError, Scratch};
 use crate::streams::{ClientSide, Stream, Streams, Work};
 
-/// Content of one DATA frame: with its header, the frame is one TLS record.
-pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
-
-/// The windows of a connection at its start (RFC 9113 §6.9.2).
-const INITIAL_WINDOW: u32 = 65_535;
 /// Factor for the number of recently reset streams, for which frames may still arrive: it multiplies
 /// [`Limits::streams_max`]. A client may have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 
 use super::{Outcome, Phase, Session};
-use crate::frame::{self, ErrorCode, FrameHeader, PAYLOAD_BYTES_MAX, U31_MAX, flag, kind, setting};
+use crate::frame::{
+    self, ErrorCode, FrameHeader, PAYLOAD_BYTES_MAX, SETTING_BYTES, SETTINGS_MAX, U31_MAX, check_window, flag, kind,
+    setting,
+};
 use crate::limits::ExceededLimit;
 use crate::priority::Priority;
 use crate::streams::Work;
-
-/// Settings of one frame. RFC 9113 knows six.
-const SETTINGS_MAX: usize = 32;
 
 impl<B> Session<B> {
     /// A frame that is not a request and has no content.
@@ -17,25 +17,7 @@ impl<B> Session<B> {
         if header.kind != kind::RST_STREAM {
             self.budgets.take_control()?;
         }
-        let is_of_connection =
-            matches!(header.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
-        let is_of_stream = matches!(header.kind, kind::PRIORITY | kind::RST_STREAM);
-        if (is_of_connection && header.stream != 0) || (is_of_stream && header.stream == 0) {
-            return Err(ErrorCode::ProtocolError.into());
-        }
-        let is_valid_size = match header.kind {
-            kind::SETTINGS if header.has(flag::ACK) => payload.is_empty(),
-            kind::SETTINGS => payload.len().is_multiple_of(6),
-            kind::PRIORITY => payload.len() == 5,
-            kind::RST_STREAM | kind::WINDOW_UPDATE => payload.len() == 4,
-            kind::PRIORITY_UPDATE => payload.len() >= 4,
-            kind::PING => payload.len() == 8,
-            kind::GOAWAY => payload.len() >= 8,
-            _ => true,
-        };
-        if !is_valid_size {
-            return Err(ErrorCode::FrameSizeError.into());
-        }
+        header.check_control()?;
         let number = frame::u32_at_start(payload) & U31_MAX;
         match header.kind {
             kind::SETTINGS if !header.has(flag::ACK) => self.take_settings(payload, out),
@@ -70,11 +52,11 @@ impl<B> Session<B> {
     }
 
     fn take_settings(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
-        if payload.len() > SETTINGS_MAX * 6 {
+        if payload.len() > SETTINGS_MAX * SETTING_BYTES {
             return Err(ExceededLimit::ControlFrames.into());
         }
         let mut old_priorities = self.old_priorities;
-        for entry in payload.chunks_exact(6) {
+        for entry in payload.chunks_exact(SETTING_BYTES) {
             let value = frame::u32_at_start(&entry[2..]);
             match u16::from_be_bytes([entry[0], entry[1]]) {
                 setting::ENABLE_PUSH if value > 1 => return Err(ErrorCode::ProtocolError.into()),
@@ -114,7 +96,7 @@ impl<B> Session<B> {
         }
         if id == 0 {
             self.window += i64::from(increment);
-            return check_window(self.window);
+            return Ok(check_window(self.window)?);
         }
         let Some(index) = self.streams.position(id) else { return Ok(()) };
         let window = &mut self.streams.at_mut(index).window;
@@ -160,9 +142,4 @@ impl<B> Session<B> {
         };
         id.is_multiple_of(2) || is_after_last
     }
-}
-
-/// RFC 9113 §6.9.1.
-fn check_window(window: i64) -> Outcome<()> {
-    if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError.into()) } else { Ok(()) }
 }

@@ -5,8 +5,8 @@ use core::mem;
 
 use sanderling_http::{DNS_MESSAGE_BYTES_MAX, RequestError};
 
-use super::{Exchange, INITIAL_WINDOW, Outcome, PartialBlock, Phase, Received, Request, Session, request_of};
-use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
+use super::{Exchange, Outcome, PartialBlock, Phase, Received, Request, Session, request_of};
+use crate::frame::{self, ErrorCode, FrameHeader, INITIAL_WINDOW, flag};
 use crate::limits::ExceededLimit;
 use crate::request_head::{DecodedHead, HeadState, Scratch, decode_request, decode_trailers};
 use crate::streams::{ClientSide, Stream, Work};
@@ -42,15 +42,7 @@ impl<B> Session<B> {
         if header.stream.is_multiple_of(2) {
             return Err(ErrorCode::ProtocolError.into());
         }
-        let mut bytes = without_padding(header, payload)?;
-        if header.has(flag::PRIORITY) {
-            // A deprecated hint, which is ignored except for the error of RFC 7540 §5.3.1.
-            let (dependency, rest) = bytes.split_at_checked(5).ok_or(ErrorCode::FrameSizeError)?;
-            if frame::u32_at_start(dependency) & U31_MAX == header.stream {
-                return Err(ErrorCode::ProtocolError.into());
-            }
-            bytes = rest;
-        }
+        let bytes = header.header_block(payload)?;
         if bytes.len() > exchange.limits.header_block_bytes_max {
             return Err(ExceededLimit::HeaderBlockBytes.into());
         }
@@ -175,7 +167,7 @@ impl<B> Session<B> {
         if self.is_idle(id) {
             return Err(ErrorCode::ProtocolError.into());
         }
-        let content = without_padding(header, payload)?;
+        let content = header.without_padding(payload)?;
         let is_end = header.has(flag::END_STREAM);
         if content.len() < SMALL_CONTENT_BYTES && !is_end {
             self.budgets.take_control()?;
@@ -282,17 +274,4 @@ impl<B> Session<B> {
         }
         request_of(stream, error)
     }
-}
-
-/// The payload of a DATA or HEADERS frame without its padding (RFC 9113 §6.1).
-fn without_padding(header: FrameHeader, payload: &[u8]) -> Outcome<&[u8]> {
-    if header.stream == 0 {
-        return Err(ErrorCode::ProtocolError.into());
-    }
-    if !header.has(flag::PADDED) {
-        return Ok(payload);
-    }
-    let (&padding_bytes, rest) = payload.split_first().ok_or(ErrorCode::FrameSizeError)?;
-    let content_bytes = rest.len().checked_sub(usize::from(padding_bytes)).ok_or(ErrorCode::ProtocolError)?;
-    Ok(&rest[..content_bytes])
 }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::{Content, DATA_BYTES_MAX, Request, Session};
-use crate::frame::{self, ErrorCode, HEADER_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
+use super::{Content, Request, Session};
+use crate::frame::{self, DATA_BYTES_MAX, ErrorCode, HEADER_BYTES, flag, kind};
 use crate::limits::Limits;
 use crate::priority::Priority;
 use crate::response_head;
@@ -60,7 +60,7 @@ impl<B> Session<B> {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
         response_head::encode(head, !mem::replace(&mut self.has_answered, true), out);
-        finish_head(start, id, is_end, out);
+        frame::finish_block(start, id, is_end, out);
     }
 
     /// Whether [`Session::next_data`] gives a frame.
@@ -155,6 +155,27 @@ impl<B> DataFrame<'_, B> {
         }
     }
 
+    /// Ends the response with the first `length_bytes` of the room, perhaps none, and trailers: lines in the form of
+    /// HTTP/1.1.
+    pub fn finish_with_trailers(self, length_bytes: usize, lines: &[u8]) {
+        let DataFrame { session, limits, out, start, index } = self;
+        let Stream { id, client_side, .. } = session.streams.remove(index);
+        let content_start = start + HEADER_BYTES;
+        if length_bytes == 0 {
+            out.truncate(start);
+        } else {
+            out.truncate(content_start + length_bytes);
+            out[start..content_start].copy_from_slice(&frame::header(length_bytes, kind::DATA, 0, id));
+            session.window -= length_bytes as i64;
+            session.budgets.note_sent(length_bytes as u32, limits);
+        }
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        response_head::encode_trailers(lines, out);
+        frame::finish_block(start, id, true, out);
+        session.end_stream(id, client_side, limits);
+    }
+
     /// The stream of the content.
     pub fn stream(&self) -> u32 {
         self.session.streams.at(self.index).id
@@ -176,26 +197,5 @@ impl<B> DataFrame<'_, B> {
         out.truncate(start);
         let id = session.streams.remove(index).id;
         session.put_reset(id, ErrorCode::InternalError, out);
-    }
-}
-
-/// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long
-/// for one frame (RFC 9113 §4.3).
-fn finish_head(start: usize, id: u32, is_end: bool, out: &mut Vec<u8>) {
-    let block_bytes = out.len() - start - HEADER_BYTES;
-    let end_stream = if is_end { flag::END_STREAM } else { 0 };
-    if block_bytes <= PAYLOAD_BYTES_MAX {
-        let header = frame::header(block_bytes, kind::HEADERS, flag::END_HEADERS | end_stream, id);
-        return out[start..start + HEADER_BYTES].copy_from_slice(&header);
-    }
-    let block = out.split_off(start + HEADER_BYTES);
-    out.truncate(start);
-    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
-    let (mut kind, mut flags) = (kind::HEADERS, end_stream);
-    while let Some(piece) = pieces.next() {
-        flags |= if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
-        out.extend_from_slice(&frame::header(piece.len(), kind, flags, id));
-        out.extend_from_slice(piece);
-        (kind, flags) = (kind::CONTINUATION, 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of whole connections.
 #![forbid(unsafe_code)]
 
+mod client;
 mod floods;
 mod h2_client;
 mod mutations;
