@@ -203,6 +203,11 @@ impl PresentedChain {
         problems(&self.chain, &self.facts, now_unix_s, names)
     }
 
+    /// As [`Certificate::time_problem`].
+    pub(crate) fn time_problem(&self, now_unix_s: u64) -> Option<CertificateProblem> {
+        time_problem(self.facts.not_before_unix_s, self.facts.not_after_unix_s, now_unix_s)
+    }
+
     /// The last second in which its first certificate is valid, since 1970.
     pub fn not_after_unix_s(&self) -> u64 {
         self.facts.not_after_unix_s

@@ -1,4 +1,4 @@
-//! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
+//! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys; and sessions with other servers.
 //!
 //! This crate does no I/O, starts no thread, and takes the time as an argument. Exceptions: rustls reads the clock for
 //! the age of tickets, and the clock decides between several certificates of a name. The input and output of the crate:
@@ -29,6 +29,9 @@
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.
 //! - **Time:** [`Session::write`] takes the time in milliseconds, to begin with a short record after a pause.
 //!
+//! [`ClientSession`] is the other side, for connections to backends, and is driven in the same way. [`ClientTls`] has
+//! the certificates that it trusts, and the sessions that it resumes.
+//!
 //! # Changes
 //!
 //! [`ServerTls`] is immutable. A reload makes a new value for new connections, with the same [`TicketKeys`] and the
@@ -46,6 +49,7 @@
 compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` or `ring`");
 
 // Modules are in import order: a module uses only modules below it.
+mod client;
 mod session;
 mod hello;
 mod record_boundary;
@@ -65,6 +69,7 @@ pub use alpn::Alpn;
 pub use certificate::{Certificate, PresentedChain, time_problem};
 pub use certificate_error::{CertificateError, CertificateProblem, FileContent, PemFile};
 pub use certificate_store::CertificateStore;
+pub use client::{ClientError, ClientSession, ClientTls, PeerName, Trust};
 pub use remote_key::{KEY_ID_BYTES, KeyId, PrivateKey, RemoteSigner, SignError};
 pub use server_tls::ServerTls;
 pub use session::{RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version, WRITE_PARTS_MAX};

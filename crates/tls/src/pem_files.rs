@@ -30,6 +30,11 @@ pub(crate) fn chain_from_pem(chain: &[u8], key: &[u8]) -> Result<Vec<Certificate
     })
 }
 
+/// The certificates of a PEM file of roots, at least one.
+pub(crate) fn certificates_from_pem(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    chain_from_pem(file, &[])
+}
+
 /// The private key of `key`. The decoded key is erased after it is loaded.
 pub(crate) fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
     let key = without_byte_order_mark(key);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod certificates;
+mod client;
 mod handshake;
 mod idle_memory;
 mod openssl;
