@@ -32,6 +32,7 @@ fn check(bytes: &[u8]) {
                 let passed = BackendRequest {
                     request: &request, target: b"/t?q", host: Some("b"), framing, client: CLIENT,
                     scheme: Scheme::Http, trusted, edits,
+                    passes_trailers: false,
                 };
                 let mut out = Vec::new();
                 passed.write_head(&mut out);

@@ -83,7 +83,11 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
         outcome = Program::new("rustup").args("component add rustfmt clippy").run(log);
     }
     let outcome = outcome.and_then(|| install(NEEDED, log)).and_then(|| install(PACKAGERS, log));
-    outcome.and_then(|| install_go_programs(log)).and_then(|| create_user(log)).and_then(|| make_debian_root(log))
+    outcome
+        .and_then(|| install_go_programs(log))
+        .and_then(|| install_python_packages(log))
+        .and_then(|| create_user(log))
+        .and_then(|| make_debian_root(log))
 }
 
 /// The archive of a small Debian system in which the packages are tried.
@@ -139,6 +143,22 @@ fn install_go_programs(log: &mut Log) -> Outcome {
     for (_, module) in GO_PROGRAMS.iter().filter(|(name, _)| !is_installed(name) && !in_home(name)) {
         let compiler = || install(&[("go", "golang-go")], log);
         outcome = outcome.and_then(compiler).and_then(|| Program::new("go").args("install").args(module).run(log));
+    }
+    outcome
+}
+
+/// Packages of Python that the tests import, from PyPI: a Debian package is only for the Python of Debian.
+const PYTHON_PACKAGES: [(&str, &str); 1] = [("grpc", "grpcio")];
+
+fn install_python_packages(log: &mut Log) -> Outcome {
+    let mut outcome = Outcome::Passed;
+    for (module, package) in PYTHON_PACKAGES {
+        let import = format!("import {module}");
+        if Program::new("python3").args("-c").args_of(&[import]).output().is_none() {
+            let pip = "-m pip install --quiet --break-system-packages";
+            let installer = || install(&[("pip3", "python3-pip")], log);
+            outcome = outcome.and_then(installer).and_then(|| Program::new("python3").args(pip).args(package).run(log));
+        }
     }
     outcome
 }

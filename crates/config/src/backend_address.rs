@@ -37,10 +37,14 @@ pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<Backen
     }
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     match (scheme, spoken) {
-        ("" | "http", Spoken::Http) | ("", Spoken::FastCgi) => {}
-        ("https", Spoken::Http) => {
-            let remedy = "write http://ADDRESS:PORT; for another machine use a tunnel or a private network";
-            return Err(Problem::new(format!("`{text}`: TLS to an application is not supported"), remedy));
+        ("" | "http" | "https", Spoken::Http) | ("", Spoken::FastCgi) => {}
+        ("h2c" | "h2" | "grpc", Spoken::Http) => {
+            let remedy = format!("write {}, and protocol = \"h2\" in the route", spoken.example());
+            return Err(Problem::new(format!("`{text}` has the scheme {scheme}"), remedy));
+        }
+        ("grpcs", Spoken::Http) => {
+            let remedy = "write https://ADDRESS:PORT, and protocol = \"h2\" in the route";
+            return Err(Problem::new(format!("`{text}` has the scheme {scheme}"), remedy));
         }
         ("ws" | "wss", Spoken::Http) => {
             let remedy = format!("write {}, which carries WebSocket too", spoken.example());
@@ -78,6 +82,11 @@ pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<Backen
     Ok(address)
 }
 
+/// Whether connections to this address are encrypted.
+pub(super) fn is_encrypted(text: &str) -> bool {
+    text.starts_with("https://")
+}
+
 fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
     if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
         let message = format!("`{}` is not an absolute path of a UNIX socket", text.escape_debug());
@@ -91,8 +100,9 @@ fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
 }
 
 fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddress, Problem> {
-    /// Of `http://127.0.0.1` (RFC 9110 §4.2.1).
+    /// Of `http://127.0.0.1` and `https://127.0.0.1` (RFC 9110 §4.2.1, §4.2.2).
     const HTTP_PORT: u16 = 80;
+    const HTTPS_PORT: u16 = 443;
     if let Ok(address) = authority.parse() {
         return Ok(BackendAddress::Tcp(address));
     }
@@ -100,8 +110,9 @@ fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddre
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return match spoken {
             // Without brackets, the last group of an IPv6 address may have been meant as a port.
-            Spoken::Http if text.starts_with("http://") && (ip.is_ipv4() || authority.starts_with('[')) => {
-                Ok(BackendAddress::Tcp(SocketAddr::new(ip, HTTP_PORT)))
+            Spoken::Http if text.contains("://") && (ip.is_ipv4() || authority.starts_with('[')) => {
+                let port = if is_encrypted(text) { HTTPS_PORT } else { HTTP_PORT };
+                Ok(BackendAddress::Tcp(SocketAddr::new(ip, port)))
             }
             _ => {
                 let shown = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
@@ -148,6 +159,8 @@ mod tests {
             ("http://192.0.2.1", Spoken::Http, tcp("192.0.2.1:80")),
             ("http://[2001:db8::1]:81", Spoken::Http, tcp("[2001:db8::1]:81")),
             ("http://[::1]", Spoken::Http, tcp("[::1]:80")),
+            ("https://192.0.2.1", Spoken::Http, tcp("192.0.2.1:443")),
+            ("https://[::1]:8443/", Spoken::Http, tcp("[::1]:8443")),
             ("http://localhost:3000", Spoken::Http, tcp("127.0.0.1:3000")),
             ("http://app.internal:3000", Spoken::Http, host("app.internal", 3000)),
             ("http://App_1.Internal./", Spoken::Http, host("app_1.internal.", 80)),
@@ -167,12 +180,6 @@ mod tests {
         let long = format!("unix:/{}", "a".repeat(107));
         for (text, spoken, expected) in [
             (
-                "https://10.0.0.1",
-                Spoken::Http,
-                "TLS to an application is not supported; write http://ADDRESS:PORT; for another machine use a tunnel \
-                 or a private network",
-            ),
-            (
                 "ws://127.0.0.1:1",
                 Spoken::Http,
                 "has the scheme ws; write http://127.0.0.1:3000, which carries WebSocket too",
@@ -180,7 +187,7 @@ mod tests {
             (
                 "h2c://127.0.0.1:1",
                 Spoken::Http,
-                "unknown scheme `h2c`; write http://127.0.0.1:3000 or unix:/run/app.sock",
+                "has the scheme h2c; write http://127.0.0.1:3000, and protocol = \"h2\" in the route",
             ),
             (
                 "http://127.0.0.1:9000",

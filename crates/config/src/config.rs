@@ -379,6 +379,7 @@ impl Config {
         self.has_tls()
             || self.replies.cookie_secret_file.is_some()
             || !self.tsig_keys.is_empty()
+            || self.backend_tls_files().iter().any(|(files, _)| files.certificate.is_some())
             || self.users_directories().next().is_some()
     }
 

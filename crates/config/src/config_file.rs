@@ -16,6 +16,7 @@ mod metrics;
 mod routes;
 mod route_guards;
 mod distribution;
+mod backend_tls;
 mod rules;
 mod updates;
 

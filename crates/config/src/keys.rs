@@ -315,6 +315,7 @@ const ROUTE: &[Key] = keys! {
     forward_auth_fields => "[\"Remote-User\", \"Remote-Groups\"]";
     requests_per_second_max in 1..=REQUESTS_MAX => "5";
     requests_at_once_max in 1..=REQUESTS_MAX => "20";
+    protocol => "\"h2\"", default "\"http/1.1\"";
     strip_prefix: false => "true";
     host => "\"app.internal\"";
     front_controller => "\"index.php\"";
@@ -333,6 +334,11 @@ const ROUTE: &[Key] = keys! {
     slow_start => "\"30s\"", default "\"0s\"";
     check => "\"/healthz\"";
     check_interval => "\"5s\"", default "\"5s\"";
+    tls_name => "\"app.internal\"";
+    tls_roots => "\"internal-ca.pem\"";
+    tls_certificate => "\"client.pem\"";
+    tls_key => "\"client.key\"";
+    tls_verify: true => "false";
 };
 
 const ROUTE_SERVER: &[Key] = keys! {

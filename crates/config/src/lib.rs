@@ -50,6 +50,7 @@ pub mod diagnostic;
 
 pub use account::{OWN_USER, account_id, lookup_user, shared_user_problem};
 pub use authorities::{Acme, Authority, ExternalAccount};
+pub use backends::{read_backend_certificate, read_backend_roots};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones, read_catalog_members};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, LATEST_RENEWAL_PART, Metrics,
@@ -75,6 +76,7 @@ pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use request_log::{AccessLog, Dnstap, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
 pub use routes::SiteRoute;
 pub use sanderling_log_format::LogKind;
+pub use sanderling_site_rules::{TlsFiles, TlsTrust};
 pub use service::{ListenerRole, Service};
 pub use signing::{
     SIGNED_ZONES, SignedSerial, SignedZone, Signing, SigningAlgorithm, ZONE_KEYS, ZoneKeyLayout, changes_file,

@@ -86,6 +86,7 @@ pub(super) fn proxy_route_with(name: &str, pattern: Pattern, server: BackendServ
     let backend = Backend {
         servers: vec![server],
         protocol: BackendProtocol::Http1,
+        tls: None,
         connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
         idle_timeout: Duration::from_millis(IDLE_TIMEOUT_MS_DEFAULT),
         connections_max: usize::try_from(CONNECTIONS_DEFAULT).unwrap_or(usize::MAX),

@@ -32,6 +32,8 @@ pub struct BackendRequest<'r> {
     pub client: IpAddr,
     /// The scheme of the request.
     pub scheme: Scheme,
+    /// Trailers of the response are passed on to a client that takes them, so that the backend may send some.
+    pub passes_trailers: bool,
     /// The field that the peer writes, if it is a trusted proxy. This field is extended, those of the other kind are
     /// removed, since the proxy may have passed on those of its client. Of any other peer both kinds are replaced.
     pub trusted: Option<ForwardedField>,
@@ -43,7 +45,7 @@ pub struct BackendRequest<'r> {
 impl BackendRequest<'_> {
     /// Appends the head, including its last empty line, to `out`.
     ///
-    /// TE and Trailer are removed, since trailers are not passed on; Expect, since the proxy answers it.
+    /// Expect is removed, since the proxy answers it, and Trailer, which is a mere announcement.
     pub fn write_head(&self, out: &mut Vec<u8>) {
         let request = self.request;
         let upgrade = request.upgrade();
@@ -51,6 +53,9 @@ impl BackendRequest<'_> {
         if let Some(protocol) = upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
             put_field(b"Upgrade", protocol, out);
+        }
+        if self.passes_trailers && request.takes_trailers() {
+            put_field(b"TE", b"trailers", out);
         }
         let collected = self.put_passed(|_| true, out);
         self.put_framing(out);
@@ -377,6 +382,7 @@ mod tests {
             framing: request.framing,
             client: IpAddr::from([192, 0, 2, 1]),
             scheme: Scheme::Https,
+            passes_trailers: false,
             trusted: None,
             edits: &[],
         };
@@ -545,6 +551,7 @@ mod tests {
             framing: Framing::None,
             client: IpAddr::from([192, 0, 2, 1]),
             scheme: Scheme::Https,
+            passes_trailers: false,
             trusted: None,
             edits: &edits,
         };
@@ -592,6 +599,7 @@ mod tests {
                 framing: request.framing,
                 client: IpAddr::from([192, 0, 2, 1]),
                 scheme: Scheme::Https,
+                passes_trailers: false,
                 trusted: None,
                 edits: &edits,
             };

@@ -128,7 +128,17 @@ impl BodySkipper {
     }
 
     /// The same, and gives the content to `keep`, piece by piece.
-    pub fn advance_with(&mut self, bytes: &[u8], mut keep: impl FnMut(&[u8])) -> Result<Skipped, RequestError> {
+    pub fn advance_with(&mut self, bytes: &[u8], keep: impl FnMut(&[u8])) -> Result<Skipped, RequestError> {
+        self.advance_with_trailers(bytes, keep, |_| ())
+    }
+
+    /// The same, and gives each byte of the trailer section, without the empty line at its end, to `keep_trailer`.
+    pub fn advance_with_trailers(
+        &mut self,
+        bytes: &[u8],
+        mut keep: impl FnMut(&[u8]),
+        mut keep_trailer: impl FnMut(u8),
+    ) -> Result<Skipped, RequestError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             let content_bytes = match self.state {
@@ -140,6 +150,9 @@ impl BodySkipper {
                 }
                 state => {
                     self.take_framing_byte(state, bytes[at])?;
+                    if self.is_in_trailers(state) {
+                        keep_trailer(bytes[at]);
+                    }
                     at += 1;
                     continue;
                 }
@@ -167,6 +180,12 @@ impl BodySkipper {
         self.left_content_bytes_max -= skipped_bytes;
         self.state = if skipped_bytes == left_bytes { at_end } else { within(left_bytes - skipped_bytes) };
         Ok(skipped_bytes as usize)
+    }
+
+    /// Whether the byte after `before` belongs to a trailer field.
+    fn is_in_trailers(&self, before: State) -> bool {
+        matches!(self.state, State::TrailerName | State::TrailerValue | State::TrailerLineFeed)
+            || before == State::TrailerLineFeed
     }
 
     fn take_framing_byte(&mut self, state: State, byte: u8) -> Result<(), RequestError> {

@@ -12,8 +12,8 @@
 //! [`parse_response`] or [`parse_cgi_response`], and sends what [`BackendResponse::write_head`] writes and the content,
 //! of which [`BodySkipper::of_response`] finds the end.
 //!
-//! This crate never opens a file, reads a socket or asks for the time. It does not support trailers, and it compresses
-//! nothing: a coded file is a separate file.
+//! This crate never opens a file, reads a socket or asks for the time. It compresses nothing: a coded file is a
+//! separate file. Trailers are only passed on ([`put_passed_trailers`]).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@
 extern crate alloc;
 
 mod backend_request;
+mod trailers;
 mod dns_message;
 mod listing;
 mod respond;
@@ -81,4 +82,5 @@ pub use response_error::ResponseError;
 pub use site_path::{MalformedPath, PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath};
 pub use status::Status;
 pub use target::{Scheme, Target};
+pub use trailers::put_passed_trailers;
 pub use validator::{CompressorVersion, ContentHash, FileMetadata, FileTime, Validator};

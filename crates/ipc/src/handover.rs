@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has its service's name.
-const NAMES: [(&str, FdKind); 15] = [
+const NAMES: [(&str, FdKind); 16] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -30,6 +30,7 @@ const NAMES: [(&str, FdKind); 15] = [
     ("keeper", FdKind::Keeper),
     ("shared-keys", FdKind::SharedKeys),
     ("tsig-secrets", FdKind::TsigSecrets),
+    ("backend-files", FdKind::BackendFiles),
     ("derived-records", FdKind::DerivedRecords),
     ("challenges", FdKind::Challenges),
     ("backend-addresses", FdKind::BackendAddresses),
@@ -74,6 +75,8 @@ pub struct Descriptors {
     pub shared_keys: Option<OwnedFd>,
     /// The secrets of TSIG keys.
     pub tsig_secrets: Option<OwnedFd>,
+    /// The files for encrypted connections to applications.
+    pub backend_files: Option<OwnedFd>,
     /// The challenges for certificate authorities.
     pub challenges: Option<OwnedFd>,
     /// The addresses of hosts with applications.
@@ -124,6 +127,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::KeeperProcess { pid } => self.keeper_processes.push((pid, descriptor)),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
+                FdKind::BackendFiles => self.backend_files = Some(descriptor),
                 FdKind::Challenges => self.challenges = Some(descriptor),
                 FdKind::BackendAddresses => self.backend_addresses = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),

@@ -22,6 +22,7 @@ mod message;
 pub mod catalog;
 pub mod derived;
 pub mod agent;
+pub mod backend_files;
 pub mod secrets;
 pub mod zone_signing;
 pub mod signing;

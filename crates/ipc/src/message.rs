@@ -449,6 +449,8 @@ pub enum FdKind {
     SharedKeys,
     /// The secrets of TSIG keys in a sealed memfd ([`crate::secrets`]).
     TsigSecrets,
+    /// The files for encrypted connections to applications, in a sealed memfd ([`crate::backend_files`]).
+    BackendFiles,
     /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
     /// The addresses of hosts with applications, in a sealed memfd ([`crate::agent`]).
@@ -777,6 +779,7 @@ pub(crate) mod tests {
             FdKind::KeeperProcess { pid: 1234 },
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
+            FdKind::BackendFiles,
             FdKind::Challenges,
             FdKind::BackendAddresses,
             FdKind::ServedZones,

@@ -3,6 +3,7 @@
 //! A certificate that cannot be used affects no other: its last good version stays in service. The supervisor keeps the
 //! last good versions for the next process, in sealed memory.
 
+use crate::backend_files::BackendFiles;
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
 use crate::reply_options::reply_options;
@@ -19,7 +20,7 @@ use sanderling_ipc::secrets::{
     TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd, kept_certificates_to_memfd,
 };
 use sanderling_os::clock::unix_seconds;
-use sanderling_server::{Snapshot, Tls};
+use sanderling_server::{BackendTlsSettings, Snapshot, Tls};
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{
     Alpn, Certificate, CertificateError, CertificateProblem, CertificateStore, RemoteSigner, ServerTls, TicketKeys,
@@ -45,6 +46,8 @@ pub(crate) struct SecretDescriptors {
     pub(crate) keeper_sockets: Vec<OwnedFd>,
     pub(crate) shared_keys: Option<OwnedFd>,
     pub(crate) tsig_secrets: Option<OwnedFd>,
+    /// The files for encrypted connections to applications.
+    pub(crate) backend_files: Option<OwnedFd>,
     /// The certificates kept by an earlier process; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
 }
@@ -52,8 +55,8 @@ pub(crate) struct SecretDescriptors {
 /// The secrets that came to a serving process.
 impl From<Descriptors> for SecretDescriptors {
     fn from(received: Descriptors) -> SecretDescriptors {
-        let Descriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, .. } = received;
-        SecretDescriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, kept: None }
+        let Descriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, backend_files, .. } = received;
+        SecretDescriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, backend_files, kept: None }
     }
 }
 
@@ -64,6 +67,8 @@ pub(crate) struct LoadedSecrets {
     pub(crate) tls: Option<Arc<Tls>>,
     /// The options of DNS replies, with the keys of cookies and TSIG.
     reply_options: Arc<ReplyOptions>,
+    /// The settings of connections to applications.
+    backend_tls: Arc<BackendTlsSettings>,
     /// The shared keys as they were passed on, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
 }
@@ -71,6 +76,7 @@ pub(crate) struct LoadedSecrets {
 impl LoadedSecrets {
     pub(crate) fn put_into(self, snapshot: &mut Snapshot) {
         (snapshot.tls, snapshot.reply_options) = (self.tls, self.reply_options);
+        snapshot.backend_tls = self.backend_tls;
     }
 }
 
@@ -88,6 +94,7 @@ pub(crate) struct Certificates {
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
     tsig: TsigSecrets,
+    backend_files: BackendFiles,
     /// All certificates whose keys the keeper has use it.
     keeper: Arc<KeeperLink>,
     /// The problems of the certificates and the TSIG secrets.
@@ -111,25 +118,32 @@ impl Certificates {
     /// Returns an error if the certificates belong to another configuration, or are malformed. Nothing has changed
     /// then.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
-        let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
-            descriptors;
+        let SecretDescriptors {
+            certificates,
+            keeper_sockets,
+            shared_keys: keys_file,
+            tsig_secrets,
+            backend_files,
+            kept,
+        } = descriptors;
         let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
         self.diagnostics.clear();
         self.replaced.clear();
         let tsig_keys = self.tsig.load(config, tsig_secrets, &mut self.diagnostics)?;
+        let backend_tls = self.backend_files.load(config, backend_files, &mut self.diagnostics)?;
         let tls = match (certificates, &shared_keys) {
             (Some(certificates), Some(keys)) => {
                 self.keeper.replace(keeper_sockets);
                 Some(self.load_tls(config, &certificates, keys, kept.as_ref())?)
             }
             _ => {
-                let (tsig, diagnostics) = (std::mem::take(&mut self.tsig), std::mem::take(&mut self.diagnostics));
-                *self = Certificates { tsig, diagnostics, ..Certificates::default() };
+                let Certificates { tsig, backend_files, diagnostics, .. } = std::mem::take(self);
+                *self = Certificates { tsig, backend_files, diagnostics, ..Certificates::default() };
                 None
             }
         };
         let reply_options = reply_options(config, shared_keys.as_ref(), tsig_keys);
-        Ok(LoadedSecrets { tls, reply_options, keys_file })
+        Ok(LoadedSecrets { tls, reply_options, backend_tls, keys_file })
     }
 
     /// The TLS settings of new connections.
@@ -282,7 +296,9 @@ impl Certificates {
     /// Certificates and TSIG keys whose current files are not used.
     pub(crate) fn problem_count(&self) -> usize {
         let tsig_keys = self.tsig_keys().iter().filter(|key| key.secret != SecretInService::Current).count();
-        tsig_keys + self.states.iter().filter(|state| state.problem.is_some()).count()
+        self.backend_files.problem_count
+            + tsig_keys
+            + self.states.iter().filter(|state| state.problem.is_some()).count()
     }
 
     /// The state of each TSIG key, in the order of the configuration.
@@ -587,6 +603,7 @@ mod tests {
         for kept in [None, Some(own()), Some(of_another_version), Some(memfd::create("test", b"").expect("created"))] {
             let descriptors = SecretDescriptors {
                 tsig_secrets: None,
+                backend_files: None,
                 certificates: Some(certificates_to_memfd(&[]).expect("created")),
                 keeper_sockets: Vec::new(),
                 shared_keys: Some(SharedKeys::default().to_memfd().expect("created")),

@@ -1,6 +1,7 @@
 //! The command `check`: reports everything that `serve` could not serve. The command binds no socket.
 
 use crate::access;
+use crate::backend_files::BackendFiles;
 use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::derived_checks;
@@ -16,6 +17,7 @@ use sanderling_config::{
     Authority, CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, Zone, ZoneOrigin,
     account_id, lookup_user, read_issued,
 };
+use sanderling_ipc::backend_files::read_backend_files;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
@@ -137,6 +139,8 @@ fn load(
     let state_folder = config.state_folder(None);
     let missing_state_problem = config.missing_state_problem();
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
+    let mut backend_problems = Vec::new();
+    BackendFiles::default().load_passed(config, &read_backend_files(config), &mut backend_problems);
     let problems_of_state = state_folder.as_deref().map(|state| state_problems(config, state));
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
@@ -184,6 +188,7 @@ fn load(
     problems.extend(key_problems);
     problems.extend(account_problems);
     problems.extend(root_problems);
+    problems.extend(backend_problems);
     problems.extend(config.validation_problems());
     problems.extend(config.renewal_command_problems());
     problems.extend(log_problems);
@@ -201,6 +206,7 @@ fn load(
     loaded.warnings.extend(config.trusted_proxies.iter().filter_map(TrustedProxies::risk));
     loaded.warnings.extend(config.security_notes());
     loaded.warnings.extend(config.hidden_routes());
+    loaded.warnings.extend(config.unverified_backends());
     let transfers = config.transfers_by_zone();
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));

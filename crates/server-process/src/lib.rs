@@ -15,6 +15,7 @@ mod metrics;
 mod sandbox;
 mod assembly;
 mod certificates;
+mod backend_files;
 mod keeper_link;
 mod challenges;
 mod derived_checks;

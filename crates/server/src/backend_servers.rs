@@ -400,6 +400,7 @@ mod tests {
         let backend = Backend {
             servers: Vec::new(),
             protocol: sanderling_site_rules::BackendProtocol::Http1,
+            tls: None,
             connect_timeout: Duration::ZERO,
             idle_timeout: Duration::ZERO,
             connections_max: 1,

@@ -12,7 +12,9 @@ mod choice;
 
 use crate::backend_problems::{BackendProblem, BackendProblems};
 use crate::backend_servers::BackendServers;
+use crate::backend_tls::BackendTlsSettings;
 use crate::clock::{Clock, Milliseconds, ms};
+use crate::net::backend_stream::BackendStream;
 use crate::net::call::{
     Call, CallError, CallHandle, CallRequest, CallResponse, CallState, Chosen, ResponseTime, Wakeups,
 };
@@ -24,9 +26,11 @@ use crate::waiter::Waiter;
 use checks::Checks;
 use connection::{BackendConnection, Progress, Tools};
 use group::{Group, WaitingCall};
+use sanderling_http2::ClientFault;
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::Stream;
 use sanderling_site_rules::{Backend, BackendAddress, ClientHeader, Route};
+use sanderling_tls::ClientError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
@@ -52,6 +56,8 @@ pub(crate) struct Backends {
     wakeups: Wakeups,
     /// Connections that are not registered with the poller.
     unregistered: Vec<Key>,
+    /// The settings for the encryption of connections.
+    tls: Arc<BackendTlsSettings>,
     /// Makes connections to UNIX sockets for this worker.
     unix: Option<(Arc<UnixConnector>, usize)>,
     /// Each such connection that is being made.
@@ -120,6 +126,11 @@ impl Backends {
         }
     }
 
+    /// New connections are encrypted with these settings.
+    pub(crate) fn set_tls(&mut self, settings: &Arc<BackendTlsSettings>) {
+        self.tls = Arc::clone(settings);
+    }
+
     /// Passes a request on. The waiter receives an event when there is a response, or room for more content.
     pub(crate) fn begin(
         &mut self,
@@ -163,9 +174,14 @@ impl Backends {
         let address = chosen.address.clone();
         match self.connect(&address, (group_index, server), Purpose::Requests) {
             Ok(transport) => {
+                let stream = transport.map(|transport| self.stream(transport, (group_index, server))).transpose();
+                let stream = match stream {
+                    Ok(stream) => stream,
+                    Err(error) => return self.fail(&call, CallError::Tls(error)),
+                };
                 self.groups[group_index].servers[server].note_opened();
-                if let Some(transport) = transport {
-                    let key = self.add(transport, (group_index, server));
+                if let Some(stream) = stream {
+                    let key = self.add(stream, (group_index, server));
                     self.begin_on(key, call, now_ms);
                 } else {
                     self.wait(group_index, call, None, now_ms);
@@ -225,7 +241,19 @@ impl Backends {
     #[expect(clippy::unused_self, reason = "tests have another one")]
     fn note_memory(&self, _key: Key) {}
 
-    fn add(&mut self, transport: Transport, (group, server): (usize, usize)) -> Key {
+    /// The stream of a connection that is being made, encrypted if the backend wants it.
+    fn stream(&self, transport: Transport, (group, server): (usize, usize)) -> Result<BackendStream, ClientError> {
+        let (backend, server) = (self.groups[group].backend(), &self.groups[group].servers[server]);
+        match &backend.tls {
+            None => Ok(BackendStream::plain(transport)),
+            Some(tls) => {
+                let session = self.tls.session(tls, &server.configured, &backend.protocol)?;
+                Ok(BackendStream::encrypted(transport, session))
+            }
+        }
+    }
+
+    fn add(&mut self, transport: BackendStream, (group, server): (usize, usize)) -> Key {
         let protocol = &self.groups[group].backend().protocol;
         let key = self.connections.insert(BackendConnection::new(transport, protocol, (group, server)));
         self.unregistered.push(key);
@@ -244,7 +272,8 @@ impl Backends {
                     self.continue_opened_check((group, server), transport, now_ms);
                 }
                 Ok(descriptor) => {
-                    let key = self.add(Transport::plain(Stream::from(descriptor)), (group, server));
+                    let stream = BackendStream::plain(Transport::plain(Stream::from(descriptor)));
+                    let key = self.add(stream, (group, server));
                     self.continue_after(Progress::Free, key, now_ms);
                 }
                 Err(error) => {
@@ -391,8 +420,16 @@ impl Backends {
     fn fail_connection(&mut self, key: Key, error: CallError, now_ms: Milliseconds) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (group_index, server_index) = connection.server;
-        let is_unsent = matches!(error, CallError::Connect(_) | CallError::ConnectTimeout(_));
+        // A handshake that fails with one server would fail again.
+        let may_ask_another = self.groups[group_index].servers.len() > 1 && connection.has_sent_nothing();
+        let is_unsent = match error {
+            CallError::Connect(_) | CallError::ConnectTimeout(_) => true,
+            CallError::Tls(_) => may_ask_another,
+            _ => false,
+        };
+        let is_refused = error == CallError::Http2(ClientFault::NotProcessed) && !connection.has_received();
         let may_repeat = is_unsent
+            || is_refused
             || (error == CallError::Closed
                 && !connection.has_received()
                 && (connection.call().is_some_and(|call| call.state().request.is_idempotent)

@@ -8,6 +8,7 @@ mod server_choice;
 pub(crate) mod link_target;
 pub(crate) mod asked;
 pub(crate) mod site_rules;
+mod grpc;
 pub(crate) mod script;
 pub(crate) mod dns_over_https;
 pub(crate) mod file_hit;

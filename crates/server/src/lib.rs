@@ -33,6 +33,7 @@ mod waiter;
 mod unix_connector;
 mod backend_servers;
 mod backend_problems;
+mod backend_tls;
 mod file_error;
 mod site;
 mod log;
@@ -48,6 +49,7 @@ mod options;
 
 pub use backend_problems::BackendProblem;
 pub use backend_servers::BackendServerStatus;
+pub use backend_tls::BackendTlsSettings;
 pub use dns::notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use dns::transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};
 pub use dns::updates::{ReceivedUpdate, UpdateInbox, UpdatePolicy};

@@ -1,5 +1,6 @@
 //! The data from which a server answers at one moment. Each part is immutable and replaced independently.
 
+use crate::backend_tls::BackendTlsSettings;
 use crate::dns::notify::NotifyPolicy;
 use crate::dns::transfers::TransferPolicy;
 use crate::dns::updates::UpdatePolicy;
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub notify: Option<Arc<NotifyPolicy>>,
     /// Which keys may change which zone by dynamic update; `None` if no zone may be changed.
     pub updates: Option<Arc<UpdatePolicy>>,
+    /// The settings for the encryption of connections to applications.
+    pub backend_tls: Arc<BackendTlsSettings>,
     /// Where connections to the UNIX sockets of applications come from; `None` without a supervisor, such as in tests.
     pub unix_connector: Option<Arc<UnixConnector>>,
     /// The addresses of hosts with applications, by their names; none of a name that was not found. A name that was not
@@ -82,6 +85,7 @@ impl Snapshot {
             transfers: Arc::default(),
             notify: None,
             updates: None,
+            backend_tls: Arc::default(),
             unix_connector: None,
             backend_addresses: Arc::default(),
             challenges: None,

@@ -43,8 +43,8 @@ pub use protected_paths::ProtectedPaths;
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
 pub use routes::{
-    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, FastCgiOptions, ForwardAuth, Route,
-    RouteAction, RouteConditions, RouteRate, RouteRequest, Routes,
+    Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, BackendTls, FastCgiOptions, ForwardAuth,
+    Route, RouteAction, RouteConditions, RouteRate, RouteRequest, Routes, TlsFiles, TlsTrust,
 };
 pub use rule_set::{Match, RedirectExample, RuleLimits, RuleSet};
 pub use security::SecurityHeaders;

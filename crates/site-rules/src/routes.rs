@@ -4,7 +4,7 @@ use crate::distribution::Distribution;
 use crate::pattern::{Pattern, RequestPath};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +109,8 @@ pub struct Backend {
     pub servers: Vec<BackendServer>,
     /// The protocol of all of them.
     pub protocol: BackendProtocol,
+    /// How connections to them are encrypted; `None` if they are not.
+    pub tls: Option<Arc<BackendTls>>,
     /// Time for a connection to be made.
     pub connect_timeout: Duration,
     /// How long an unused connection is kept.
@@ -144,11 +146,54 @@ pub enum BackendAddress {
     },
 }
 
+/// The encryption of connections to a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BackendTls {
+    /// The name in its certificates, which is also sent to it; `None` for the address of each server.
+    pub name: Option<String>,
+    /// Its files.
+    pub files: TlsFiles,
+}
+
+/// The files of the encryption.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TlsFiles {
+    /// Which certificates are accepted.
+    pub trust: TlsTrust,
+    /// The files of chain and private key of the certificate for servers that ask for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl TlsFiles {
+    /// All of them, without those of the system.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let roots = match &self.trust {
+            TlsTrust::Roots(path) => Some(path),
+            TlsTrust::System | TlsTrust::Anything => None,
+        };
+        let certificate = self.certificate.iter().flat_map(|(chain, key)| [chain, key]);
+        roots.into_iter().chain(certificate).map(PathBuf::as_path)
+    }
+}
+
+/// The certificates of servers that are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TlsTrust {
+    /// Those of the authorities that the system trusts.
+    System,
+    /// Those of the authorities in this file.
+    Roots(PathBuf),
+    /// All.
+    Anything,
+}
+
 /// The protocol of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BackendProtocol {
-    /// HTTP/1.1 without encryption.
+    /// HTTP/1.1.
     Http1,
+    /// HTTP/2, of which gRPC is an application; without encryption from the first byte on (RFC 9113 §3.3).
+    Http2,
     /// FastCGI.
     FastCgi(FastCgiOptions),
 }

@@ -1,7 +1,7 @@
 //! The key of a domain for routes: the requests that an application answers, or a fixed response.
 
 use super::ConfigBuilder;
-use crate::backend_address::{Spoken, parse_backend_address};
+use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;
 use crate::routes::{
@@ -23,6 +23,7 @@ use toml::de::DeValue;
 const ACTIONS: [&str; 3] = ["proxy", "fastcgi", "respond"];
 /// The keys that only some answers have.
 const OF_ACTION: &[(&str, &[&str])] = &[
+    ("protocol", &["proxy"]),
     ("strip_prefix", &["proxy"]),
     ("front_controller", &["fastcgi"]),
     ("host", &["proxy", "fastcgi"]),
@@ -41,6 +42,11 @@ const OF_ACTION: &[(&str, &[&str])] = &[
     ("slow_start", &["proxy", "fastcgi"]),
     ("check", &["proxy", "fastcgi"]),
     ("check_interval", &["proxy", "fastcgi"]),
+    ("tls_name", &["proxy"]),
+    ("tls_roots", &["proxy"]),
+    ("tls_certificate", &["proxy"]),
+    ("tls_key", &["proxy"]),
+    ("tls_verify", &["proxy"]),
 ];
 /// The script for paths without one, unless the route has another.
 const FRONT_CONTROLLER: &str = "index.php";
@@ -147,7 +153,10 @@ impl ConfigBuilder<'_, '_> {
                 let protocol = BackendProtocol::FastCgi(FastCgiOptions { root: PathBuf::new(), front_controller });
                 self.read_pass(action, keys, pattern, (protocol, Spoken::FastCgi))
             }
-            _ => self.read_pass(action, keys, pattern, (BackendProtocol::Http1, Spoken::Http)),
+            _ => {
+                let protocol = keys.get("protocol").and_then(|entry| self.read_protocol(entry));
+                self.read_pass(action, keys, pattern, (protocol.unwrap_or(BackendProtocol::Http1), Spoken::Http))
+            }
         }
     }
 
@@ -168,13 +177,17 @@ impl ConfigBuilder<'_, '_> {
         pattern: &Pattern,
         (protocol, spoken): (BackendProtocol, Spoken),
     ) -> Option<RouteAction> {
-        let servers = self.read_servers(action, spoken);
+        let (servers, is_encrypted) = self.read_servers(action, spoken);
         let strip_prefix = self.reader.boolean(keys, "strip_prefix");
         if let (Some(entry), true, false) = (keys.get("strip_prefix"), strip_prefix, pattern.is_prefix()) {
             let remedy = "end the path of the route with a slash, or remove `strip_prefix`";
             self.error(entry.offset, "`strip_prefix` needs a route for all paths below one", remedy);
         }
         let host = keys.get("host").and_then(|entry| self.read_host(entry));
+        let tls = match spoken {
+            Spoken::Http => self.read_backend_tls(keys, is_encrypted, host.as_deref()),
+            Spoken::FastCgi => None,
+        };
         let mut time = |name, default, max| {
             let entry = keys.get(name);
             let read = entry.and_then(|entry| self.read_quantity(entry, Quantity::Duration, (1, max)));
@@ -193,6 +206,7 @@ impl ConfigBuilder<'_, '_> {
         let backend = Backend {
             servers,
             protocol,
+            tls: tls.map(Arc::new),
             connect_timeout,
             idle_timeout,
             connections_max: usize::try_from(connections_max).unwrap_or(usize::MAX),
@@ -211,8 +225,23 @@ impl ConfigBuilder<'_, '_> {
         })))
     }
 
-    /// The servers of `proxy` or `fastcgi`: an address, or a list of addresses and tables.
-    fn read_servers(&mut self, action: Entry<'_, '_>, spoken: Spoken) -> Vec<BackendServer> {
+    /// By the names of ALPN.
+    fn read_protocol(&mut self, entry: Entry<'_, '_>) -> Option<BackendProtocol> {
+        let (offset, text) = self.reader.string(entry)?;
+        match text {
+            "http/1.1" => Some(BackendProtocol::Http1),
+            "h2" => Some(BackendProtocol::Http2),
+            _ => {
+                let message = format!("`{}` is not a protocol of applications", text.escape_debug());
+                self.error(offset, message, "write \"h2\" for HTTP/2 and gRPC, or \"http/1.1\"");
+                None
+            }
+        }
+    }
+
+    /// The servers of `proxy` or `fastcgi`: an address, or a list of addresses and tables; and whether connections to
+    /// them are encrypted.
+    fn read_servers(&mut self, action: Entry<'_, '_>, spoken: Spoken) -> (Vec<BackendServer>, bool) {
         let items = match action.value.get_ref() {
             DeValue::Array(items) => items.iter().map(|item| action.item(item)).collect(),
             _ => vec![action],
@@ -222,8 +251,13 @@ impl ConfigBuilder<'_, '_> {
             self.error(action.value.span().start, message, format!("list 1 to {SERVERS_MAX}"));
         }
         let mut servers: Vec<BackendServer> = Vec::new();
+        let mut of_first = None;
         for item in items {
             let Some((offset, text, weight)) = self.read_server(item) else { continue };
+            if *of_first.get_or_insert(is_encrypted(text)) != is_encrypted(text) {
+                let message = format!("`{text}` and the server before it differ in TLS");
+                self.error(offset, message, "write https:// for both, or for none");
+            }
             match parse_backend_address(text, spoken) {
                 Ok(address) if servers.iter().any(|server| server.address == address) => {
                     let remedy = "remove one of the two; `weight` gives a server more requests";
@@ -233,7 +267,7 @@ impl ConfigBuilder<'_, '_> {
                 Err(problem) => self.reader.error(offset, problem),
             }
         }
-        servers
+        (servers, of_first.unwrap_or(false))
     }
 
     /// The address of a server with its offset, and its weight.
@@ -429,6 +463,7 @@ mod tests {
             backend: Arc::new(Backend {
                 servers,
                 protocol: BackendProtocol::Http1,
+                tls: None,
                 connect_timeout: Duration::from_secs(5),
                 idle_timeout: Duration::from_secs(4),
                 connections_max: 512,
@@ -482,7 +517,7 @@ mod tests {
             let text = with("/*.php", &format!("fastcgi = \"unix:/run/php/php-fpm.sock\"\n{keys}"));
             match &pass(&text).backend.protocol {
                 BackendProtocol::FastCgi(options) => options.front_controller.clone(),
-                BackendProtocol::Http1 => panic!("{text}"),
+                BackendProtocol::Http1 | BackendProtocol::Http2 => panic!("{text}"),
             }
         };
         assert_eq!(front_controller("").as_deref(), Some("index.php"));

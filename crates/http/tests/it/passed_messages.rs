@@ -100,6 +100,7 @@ proptest! {
         let client: IpAddr = [192, 0, 2, 1].into();
         let passed = BackendRequest {
             request: &request, target: b"/t", host: None, framing, client, scheme: Scheme::Http, trusted, edits: &edits,
+            passes_trailers: false,
         };
         let mut out = Vec::new();
         passed.write_head(&mut out);

@@ -4,6 +4,7 @@ mod differential;
 mod faults;
 mod forward_auth;
 mod names;
+mod grpc;
 mod node;
 mod passed_responses;
 mod php;
@@ -12,6 +13,7 @@ mod python;
 mod reloads;
 mod rules;
 mod servers;
+mod tls;
 
 use crate::https::issue_for;
 use sanderling_testkit::{
@@ -27,6 +29,8 @@ const WEBSOCKET_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backen
 const WEB_SOCKET_HTTP2_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/web_socket_http2.js");
 const AUTHENTICATOR_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/authenticator.js");
 const APPLICATION_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/application.py");
+const GRPC_APPLICATION_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/grpc_application.py");
+const GRPC_CLIENT_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/backends/grpc_client.py");
 
 /// How a client speaks to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +78,22 @@ impl Application {
     }
 
     fn start(program: &str, package: &str, script: &str, address: SocketAddr) -> Application {
+        Application::start_at(program, package, script, address, &[])
+    }
+
+    /// One that gets further arguments.
+    fn start_with(program: &str, package: &str, script: &str, more: &[String]) -> Application {
+        Application::start_at(program, package, script, free_address(), more)
+    }
+
+    fn start_at(program: &str, package: &str, script: &str, address: SocketAddr, more: &[String]) -> Application {
         let mut command = Command::new(program);
-        command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string()).stdin(Stdio::null());
+        command
+            .arg(script)
+            .arg(address.ip().to_string())
+            .arg(address.port().to_string())
+            .args(more)
+            .stdin(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| {
             panic!("{program}: {error}; `cargo xtask setup` installs it (Debian package {package})")
         });

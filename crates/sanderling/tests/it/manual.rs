@@ -59,6 +59,7 @@ fn configurations_of_the_manual_are_valid() {
     pages.extend(fs::read_dir(root.join("docs")).expect("a directory").map(|entry| entry.expect("an entry").path()));
     let directory = TestDirectory::with(FILES);
     issue_for("example.com,DNS:*.example.com", &directory, "fullchain.pem", "privkey.pem", "example.com");
+    issue_for("app.internal", &directory, "internal-ca.pem", "internal-ca.key", "app.internal");
     let secret = fs::Permissions::from_mode(0o600);
     for file in ["acme.key", "transfer.key", "zerossl.key"] {
         fs::set_permissions(directory.path().join(file), secret.clone()).expect("set");

@@ -185,6 +185,7 @@ impl ControlLoop<'_> {
                 None => {
                     snapshot.tls = current.tls.clone();
                     snapshot.reply_options = Arc::clone(&current.reply_options);
+                    snapshot.backend_tls = Arc::clone(&current.backend_tls);
                 }
             }
             *current = snapshot;

@@ -27,7 +27,7 @@ impl Backends {
                     BackendProtocol::FastCgi(options) => {
                         BackendProtocol::FastCgi(FastCgiOptions { root: root?.to_owned(), ..options.clone() })
                     }
-                    BackendProtocol::Http1 => BackendProtocol::Http1,
+                    protocol @ (BackendProtocol::Http1 | BackendProtocol::Http2) => protocol.clone(),
                 };
                 let backend = self.shared(Backend { protocol, ..Backend::clone(&pass.backend) });
                 RouteAction::Pass(Box::new(BackendRoute { backend, ..BackendRoute::clone(pass) }))

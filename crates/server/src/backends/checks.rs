@@ -122,13 +122,13 @@ impl Backends {
         }
         let group = &self.groups[place.0];
         let (Some(check), Some(route)) = (check_of(group).cloned(), group.check.clone()) else { return };
-        let transport = match transport {
-            Ok(transport) => transport,
-            Err(error) => {
-                return self.end_check(place, Err(CallError::Connect(error.kind()).to_string()), now_ms);
-            }
+        let stream = transport.map_err(|error| CallError::Connect(error.kind()));
+        let stream = stream.and_then(|transport| self.stream(transport, place).map_err(CallError::Tls));
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => return self.end_check(place, Err(error.to_string()), now_ms),
         };
-        let key = self.add(transport, place);
+        let key = self.add(stream, place);
         if let Some(checks) = &mut self.checks {
             checks.running.insert(key, place);
         }

@@ -3,19 +3,22 @@
 //! It makes no call but through its transport, and does not choose what follows: its owner does
 //! ([`Backends`](crate::backends::Backends)).
 
+mod http2_link;
+
 use crate::clock::{Milliseconds, ms};
+use crate::net::backend_stream::BackendStream;
 use crate::net::call::{Call, CallError, CallResponse, CallState};
-use crate::net::transport::Transport;
 use crate::timers::Timer;
 use crate::waiter::Waiter;
+use http2_link::Http2Link;
 use sanderling_fastcgi::{Decoder, Event, ProtocolStatus};
 use sanderling_http::{
     BackendResponse, BodySkipper, ParsedResponse, RequestError, ResponseError, ResponseFraming, ResponseLimits,
     parse_cgi_response, parse_response,
 };
 use sanderling_os::poll::Readiness;
-use sanderling_os::tcp::More;
 use sanderling_site_rules::BackendProtocol;
+use std::io;
 use std::time::Duration;
 
 /// How long both sides of a tunnel may be silent, at least: a WebSocket may have nothing to say for longer than an
@@ -29,7 +32,7 @@ const CLOSED_EARLIER: Duration = Duration::from_secs(1);
 /// A connection to a server of a backend.
 #[derive(Debug)]
 pub(crate) struct BackendConnection {
-    transport: Transport,
+    transport: BackendStream,
     pub(super) timer: Timer,
     /// The backend and its server, as its owner numbers them.
     pub(super) server: (usize, usize),
@@ -38,6 +41,8 @@ pub(crate) struct BackendConnection {
     protocol: Protocol,
     /// Received bytes of a head that has not arrived whole; those of records without their framing.
     unprocessed: Vec<u8>,
+    /// Trailers that have arrived, in chunked content.
+    trailers: Vec<u8>,
     /// Bytes that were sent for earlier requests.
     sent_before: u64,
     /// Bytes that were sent for the current one.
@@ -54,6 +59,7 @@ pub(crate) struct BackendConnection {
 #[derive(Debug)]
 enum Protocol {
     Http1,
+    Http2(Box<Http2Link>),
     FastCgi(Decoder),
 }
 
@@ -76,6 +82,8 @@ enum ContentEnd {
     Framed(BodySkipper),
     /// The backend closes the connection.
     Close,
+    /// The frames of HTTP/2 say it.
+    Stream,
 }
 
 /// The result of sending and receiving.
@@ -101,17 +109,23 @@ pub(super) struct Tools<'t> {
 }
 
 impl BackendConnection {
-    pub(super) fn new(transport: Transport, protocol: &BackendProtocol, server: (usize, usize)) -> BackendConnection {
+    pub(super) fn new(
+        transport: BackendStream,
+        protocol: &BackendProtocol,
+        server: (usize, usize),
+    ) -> BackendConnection {
         BackendConnection {
             transport,
             protocol: match protocol {
                 BackendProtocol::Http1 => Protocol::Http1,
+                BackendProtocol::Http2 => Protocol::Http2(Box::default()),
                 BackendProtocol::FastCgi(_) => Protocol::FastCgi(Decoder::new()),
             },
             timer: Timer::new(Milliseconds::MAX),
             server,
             state: State::Idle,
             unprocessed: Vec::new(),
+            trailers: Vec::new(),
             sent_before: 0,
             sent_now: 0,
             is_reused: false,
@@ -120,7 +134,7 @@ impl BackendConnection {
         }
     }
 
-    pub(super) fn transport(&self) -> &Transport {
+    pub(super) fn transport(&self) -> &BackendStream {
         &self.transport
     }
 
@@ -139,8 +153,13 @@ impl BackendConnection {
     /// Begins a request.
     pub(super) fn begin(&mut self, call: Call) {
         self.sent_before += std::mem::take(&mut self.sent_now);
-        if let Protocol::FastCgi(decoder) = &mut self.protocol {
-            *decoder = Decoder::new();
+        if let Some(sent_bytes) = self.transport.encrypted_bytes() {
+            self.sent_before = sent_bytes;
+        }
+        match &mut self.protocol {
+            Protocol::Http1 => {}
+            Protocol::Http2(link) => link.begin(),
+            Protocol::FastCgi(decoder) => *decoder = Decoder::new(),
         }
         self.state = State::Head(call);
     }
@@ -149,6 +168,7 @@ impl BackendConnection {
     pub(super) fn end(&mut self) -> Option<Call> {
         self.is_reused = true;
         self.unprocessed = Vec::new();
+        self.trailers = Vec::new();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => None,
             State::Head(call) | State::Content { call, .. } | State::Tunnel(call) => {
@@ -203,10 +223,7 @@ impl BackendConnection {
         if state.is_over() {
             return Progress::Over;
         }
-        let progress = self.send(&mut state).and_then(|has_sent| {
-            let has_received = self.receive(&mut state, tools)?;
-            Ok(has_sent | has_received)
-        });
+        let progress = self.exchange(&mut state, tools);
         tools.awakened.extend(state.take_waiter());
         match progress {
             Err(error) => Progress::Failed(error),
@@ -218,8 +235,22 @@ impl BackendConnection {
         }
     }
 
+    /// Sends and receives what is possible; whether that was something.
+    fn exchange(&mut self, state: &mut CallState, tools: &mut Tools<'_>) -> Result<bool, CallError> {
+        self.transport.handshake(tools.room)?;
+        if self.transport.is_handshaking() {
+            return Ok(false);
+        }
+        let has_sent = self.send(state)?;
+        let has_received = self.receive(state, tools)?;
+        Ok(has_sent | has_received)
+    }
+
     /// An unused connection: a backend that sends something, or closes, does not expect a request.
     fn advance_idle(&mut self, tools: &mut Tools<'_>) -> Progress {
+        if let Protocol::Http2(_) = self.protocol {
+            return self.advance_idle_link(tools);
+        }
         if !self.transport.is_readable() {
             return Progress::Waits;
         }
@@ -232,7 +263,12 @@ impl BackendConnection {
     /// The response is complete. If the request is not, its rest can no longer be sent on this connection.
     fn completed(&self, state: &CallState) -> Progress {
         // What is still to be received belongs to no request: bytes, or the end, which is not reported again.
-        let is_clean = state.request.is_sent() && !self.transport.is_readable();
+        let takes_another = match &self.protocol {
+            Protocol::Http2(link) => link.is_reusable(),
+            Protocol::Http1 | Protocol::FastCgi(_) => true,
+        };
+        let is_clean =
+            takes_another && state.request.is_sent() && !self.transport.has_unsent() && !self.transport.is_readable();
         match &self.state {
             State::Content { persists: true, .. } if is_clean => Progress::Free,
             _ => Progress::Over,
@@ -267,40 +303,47 @@ impl BackendConnection {
 
     /// Whether the backend has nothing to do before the client's side does something.
     fn waits_for_client(&self, state: &CallState) -> bool {
-        let is_request_awaited = state.request.is_open() && state.request.unsent().1.is_empty();
+        let is_taken = match &self.protocol {
+            Protocol::Http2(link) => link.unsent().is_empty(),
+            Protocol::Http1 | Protocol::FastCgi(_) => true,
+        };
+        let is_taken = is_taken && !self.transport.has_unsent();
+        let is_request_awaited = state.request.is_open() && is_taken && state.request.unsent().1.is_empty();
         state.is_full || (is_request_awaited && matches!(self.state, State::Head(_)))
     }
 
     /// Sends what the client's side has given; whether something was sent.
     fn send(&mut self, state: &mut CallState) -> Result<bool, CallError> {
         let mut has_sent = false;
+        let encrypted_bytes = self.transport.encrypted_bytes();
         while self.transport.is_writable() {
-            let (head, content) = state.request.unsent();
+            let (head, content) = match &mut self.protocol {
+                Protocol::Http2(link) => (link.frames(state, self.transport.scheme()), &[][..]),
+                Protocol::Http1 | Protocol::FastCgi(_) => state.request.unsent(),
+            };
             if head.is_empty() && content.is_empty() {
                 break;
             }
-            let sent = match content.is_empty() {
-                true => self.transport.send(head, More::No),
-                false => self.transport.send_both(head, content, More::No),
-            };
-            match sent {
+            match self.transport.send_both(head, content) {
                 Ok(0) => break,
                 Ok(count) => {
                     self.sent_now += count as u64;
-                    state.request.advance(count);
+                    match &mut self.protocol {
+                        Protocol::Http2(link) => link.advance(count),
+                        Protocol::Http1 | Protocol::FastCgi(_) => state.request.advance(count),
+                    }
                     has_sent = true;
                 }
-                Err(error) if !self.is_connected() => return Err(CallError::Connect(error.kind())),
-                // A backend may answer without reading the request: what it has sent counts, unless that was before the
-                // request.
-                Err(_) if !matches!(self.state, State::Tunnel(_)) && self.sent_now > 0 => {
-                    self.transport.assume_readable();
-                    state.request.stop();
+                Err(error) => {
+                    self.note_send_error(&error, state)?;
                     break;
                 }
-                Err(_) => return Err(CallError::Closed),
             }
         }
+        if let Err(error) = self.transport.flush() {
+            self.note_send_error(&error, state)?;
+        }
+        has_sent |= self.transport.encrypted_bytes() > encrypted_bytes;
         if matches!(self.state, State::Tunnel(_)) && state.request.is_sent() && !self.has_shut_down {
             self.has_shut_down = true;
             self.transport.shutdown_write().map_err(|_| CallError::Closed)?;
@@ -308,21 +351,33 @@ impl BackendConnection {
         Ok(has_sent)
     }
 
+    /// A backend may answer without reading the request: what it has sent counts, unless that was before the request.
+    fn note_send_error(&mut self, error: &io::Error, state: &mut CallState) -> Result<(), CallError> {
+        if !self.is_connected() {
+            return Err(CallError::Connect(error.kind()));
+        }
+        if matches!(self.state, State::Tunnel(_)) || self.sent_now == 0 {
+            return Err(CallError::Closed);
+        }
+        self.transport.assume_readable();
+        state.request.stop();
+        Ok(())
+    }
+
     /// Receives as much as the client's side has room for; whether something was received.
     fn receive(&mut self, state: &mut CallState, tools: &mut Tools<'_>) -> Result<bool, CallError> {
         if tools.room.is_empty() {
             return Ok(false);
+        }
+        if let Protocol::Http2(_) = self.protocol {
+            return self.receive_frames(state, tools);
         }
         let mut has_received = false;
         while self.transport.is_readable() && !matches!(state.response, CallResponse::Complete(_)) {
             if state.is_response_full(tools.room.len()) {
                 break;
             }
-            let received = self.transport.receive(tools.room);
-            let count = received.map_err(|error| match self.is_connected() {
-                true => CallError::Closed,
-                false => CallError::Connect(error.kind()),
-            })?;
+            let count = self.receive_bytes(tools)?;
             if count == 0 && self.transport.has_ended() {
                 self.take_end(state)?;
                 return Ok(true);
@@ -330,20 +385,32 @@ impl BackendConnection {
             if count > 0 {
                 has_received = true;
                 match self.protocol {
-                    Protocol::Http1 => self.take_bytes(&tools.room[..count], state)?,
                     Protocol::FastCgi(_) => self.take_records(&tools.room[..count], state)?,
+                    Protocol::Http1 | Protocol::Http2(_) => self.take_bytes(&tools.room[..count], state)?,
                 }
             }
         }
         Ok(has_received)
     }
 
+    fn receive_bytes(&mut self, tools: &mut Tools<'_>) -> Result<usize, CallError> {
+        self.transport.receive(tools.room).map_err(|error| match self.transport.take_error() {
+            Some(error) => CallError::Tls(error),
+            None if self.is_connected() => CallError::Closed,
+            None => CallError::Connect(error.kind()),
+        })
+    }
+
     /// The backend has closed its side.
     fn take_end(&mut self, state: &mut CallState) -> Result<(), CallError> {
         match &self.state {
-            State::Content { end: ContentEnd::Close, .. } | State::Tunnel(_)
-                if matches!(self.protocol, Protocol::Http1) =>
+            State::Content { end: ContentEnd::Close, .. }
+                if matches!(self.protocol, Protocol::Http1) && self.transport.is_end_certain() =>
             {
+                state.complete();
+                Ok(())
+            }
+            State::Tunnel(_) => {
                 state.complete();
                 Ok(())
             }
@@ -454,10 +521,15 @@ impl BackendConnection {
         let keep_alive = response.keep_alive_timeout_s().map(|seconds| Duration::from_secs(seconds.into()));
         self.kept_for = keep_alive.map(|time| time.saturating_sub(CLOSED_EARLIER));
         let end = match response.framing() {
+            _ if matches!(self.protocol, Protocol::Http2(_)) => ContentEnd::Stream,
             ResponseFraming::UntilClose => ContentEnd::Close,
             framing => ContentEnd::Framed(BodySkipper::of_response(framing)),
         };
-        let persists = response.persists() && !matches!(end, ContentEnd::Close);
+        let persists = match end {
+            ContentEnd::Stream => true,
+            ContentEnd::Close => false,
+            ContentEnd::Framed(_) => response.persists(),
+        };
         self.state = State::Content { call, end, persists };
         Ok(())
     }
@@ -470,12 +542,17 @@ impl BackendConnection {
             return Ok(());
         };
         match end {
-            ContentEnd::Close => state.put_content(bytes),
+            ContentEnd::Close | ContentEnd::Stream => state.put_content(bytes),
             ContentEnd::Framed(skipper) => {
-                let taken = skipper.advance_with(bytes, |content| state.put_content(content));
+                let trailers = &mut self.trailers;
+                let keep_trailer = |byte| trailers.push(byte);
+                let taken = skipper.advance_with_trailers(bytes, |content| state.put_content(content), keep_trailer);
                 let taken = taken.map_err(|error: RequestError| CallError::Invalid(error.into()))?;
                 // A script ends with its last record.
                 if skipper.is_done() && is_http {
+                    if !self.trailers.is_empty() {
+                        state.set_trailers(&self.trailers);
+                    }
                     // Bytes after the response belong to nothing: they could be taken for the next one.
                     *persists &= taken.consumed_bytes == bytes.len();
                     state.complete();

@@ -2,12 +2,13 @@
 
 use crate::context::Context;
 use crate::http::asked::{Asked, Framing, Logged, Progress, Stage, WAITS_MAX, log_content};
+use crate::http::grpc::{grpc_status, put_grpc_fields};
 use crate::http::recoding::Recoding;
 use crate::http::script::{self, Script};
 use crate::http::server_choice;
 use crate::http::site_rules::{Action, Ruling};
 use crate::metrics::Counter;
-use crate::net::backend_content::BackendContent;
+use crate::net::backend_content::{BackendContent, ContentFraming as BackendFraming};
 use crate::net::body_sink::BodySink;
 use crate::net::body_source::{BodySource, Content};
 use crate::net::call::{CallError, CallHandle, CallRequest, ContentFraming, TakenContent};
@@ -30,6 +31,8 @@ pub(super) struct OwnResponse<'o> {
     pub(super) reason: &'o str,
     pub(super) text: &'o str,
     pub(super) location: Option<&'o str>,
+    /// The status of gRPC, of which `text` is then the message.
+    pub(super) grpc_status: Option<u8>,
 }
 
 /// Bytes that the head of a request gets in addition to its fields, usually.
@@ -54,7 +57,7 @@ pub(super) fn answer<'s, F: Framing<'s>>(
     let no_call = match &ruling.action {
         Action::Route(route) => match &route.action {
             RouteAction::Respond { status, text } => {
-                let response = OwnResponse { status: *status, reason: "", text, location: None };
+                let response = OwnResponse { status: *status, reason: "", text, location: None, grpc_status: None };
                 return respond_with(&response, asked, ruling, progress, framing, context);
             }
             RouteAction::Pass(_) if context.backends.is_none() || !framing.can_wait(context.options) => {
@@ -207,10 +210,10 @@ fn call_request(
     }
     let (has_content, bytes_max) = (framing != BodyFraming::None, backend_route.body_bytes_max);
     let mut passed = match &backend_route.backend.protocol {
-        BackendProtocol::Http1 => {
-            let content_framing = match framing {
-                BodyFraming::Chunked => ContentFraming::Chunked,
-                BodyFraming::Length(_) | BodyFraming::None => ContentFraming::Plain,
+        protocol @ (BackendProtocol::Http1 | BackendProtocol::Http2) => {
+            let content_framing = match (framing, protocol) {
+                (BodyFraming::Chunked, BackendProtocol::Http1) => ContentFraming::Chunked,
+                _ => ContentFraming::Plain,
             };
             let head = match (version, request.upgrade()) {
                 (HttpVersion::Http2, Some(_)) => {
@@ -220,7 +223,7 @@ fn call_request(
                 _ => http_head(inputs, framing, context)?,
             };
             let mut passed = CallRequest::new(head, content_framing, has_content, bytes_max);
-            passed.is_upgrade = request.upgrade().is_some();
+            passed.is_upgrade = *protocol == BackendProtocol::Http1 && request.upgrade().is_some();
             passed
         }
         // Applications read as many bytes as the length says.
@@ -265,6 +268,7 @@ fn http_head(
         framing,
         client: asked.peer.ip(),
         scheme: scheme_of(asked),
+        passes_trailers: backend_route.backend.protocol == BackendProtocol::Http2,
         trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
         edits,
     };
@@ -416,7 +420,12 @@ fn respond<'s, F: Framing<'s>>(
                 context.metrics.add(Counter::BackendErrors, 1);
             }
             let text = format!("The {}.\n", call.state().describe(error));
-            let response = OwnResponse { text: &text, ..OwnResponse::of(status_of(error)) };
+            let response = match grpc_status(asked.request, error) {
+                Some(grpc_status) => {
+                    OwnResponse { text: &text, grpc_status: Some(grpc_status), ..OwnResponse::of(Status::Ok) }
+                }
+                None => OwnResponse { text: &text, ..OwnResponse::of(status_of(error)) },
+            };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
     }
@@ -433,6 +442,8 @@ pub(super) fn status_of(error: &CallError) -> Status {
         | CallError::Closed
         | CallError::Invalid(_)
         | CallError::InvalidRecord(_)
+        | CallError::Http2(_)
+        | CallError::Tls(_)
         | CallError::Refused(_) => Status::BadGateway,
     }
 }
@@ -450,7 +461,11 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let request = asked.request;
-    let has_content = !matches!(response.framing(), ResponseFraming::None | ResponseFraming::Length(0));
+    let takes_trailers = F::VERSION == HttpVersion::Http2 || request.takes_trailers();
+    let has_trailers = is_complete && takes_trailers && call.has_trailers();
+    let has_content = has_trailers || !matches!(response.framing(), ResponseFraming::None | ResponseFraming::Length(0));
+    // Trailers follow content that is sent as if it was not complete.
+    let is_complete = is_complete && !has_trailers;
     let mut bytes = Vec::new();
     if is_complete && has_content {
         while let TakenContent::Bytes(more) = call.take_content(usize::MAX) {
@@ -515,7 +530,15 @@ pub(super) fn pass_back<'s, F: Framing<'s>>(
     } else if is_complete {
         Content::Later { length_bytes: Some(bytes.len() as u64), source: BodySource::bytes(&bytes) }
     } else {
-        let source = BackendContent::new(call, content_framing == ClientContent::Chunked).encoded(recoding.encoder);
+        let framed = match content_framing {
+            ClientContent::Chunked if takes_trailers => BackendFraming::ChunkedWithTrailers,
+            ClientContent::Chunked => BackendFraming::Chunked,
+            _ => BackendFraming::Plain,
+        };
+        // After content of HTTP/2, trailers may follow, whether its length was announced or not.
+        let may_have_trailers = call.state().backend_route().backend.protocol == BackendProtocol::Http2;
+        let length_bytes = length_bytes.filter(|_| !may_have_trailers);
+        let source = BackendContent::new(call, framed).encoded(recoding.encoder);
         return finish(
             response.status(),
             persistence,
@@ -546,7 +569,7 @@ pub(super) fn respond_with<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let persistence = if framing.is_last() { Persistence::Close } else { asked.request.persistence };
-    let has_content = !matches!(response.status, 204 | 304);
+    let has_content = !matches!(response.status, 204 | 304) && response.grpc_status.is_none();
     let head = framing.head(context.buffers);
     let start = head.len();
     response.write_head(has_content, persistence, context.clock.date().as_bytes(), head);
@@ -595,7 +618,8 @@ fn log(
 impl OwnResponse<'_> {
     /// The status alone.
     pub(super) fn of(status: Status) -> OwnResponse<'static> {
-        OwnResponse { status: status.code(), reason: status.reason(), text: status.text(), location: None }
+        let (status, reason, text) = (status.code(), status.reason(), status.text());
+        OwnResponse { status, reason, text, location: None, grpc_status: None }
     }
 
     fn write_head(&self, has_content: bool, persistence: Persistence, date: &[u8], out: &mut Vec<u8>) {
@@ -606,6 +630,9 @@ impl OwnResponse<'_> {
         out.extend_from_slice(b"\r\n");
         if let Some(location) = self.location {
             out.extend_from_slice(format!("Location: {location}\r\n").as_bytes());
+        }
+        if let Some(status) = self.grpc_status {
+            put_grpc_fields(status, self.text, out);
         }
         if has_content {
             let length_bytes = self.text.len();

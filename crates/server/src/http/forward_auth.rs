@@ -114,6 +114,7 @@ fn question_head(auth: &ForwardAuth, asked: &Asked<'_>, context: &Context<'_, '_
         framing: BodyFraming::None,
         client,
         scheme,
+        passes_trailers: false,
         trusted,
         edits: &edits,
     };

@@ -1,7 +1,7 @@
 //! The content of a response that comes from a backend, as the client gets it.
 
 use crate::log::access_log::PendingLine;
-use crate::net::call::{CallHandle, LAST_CHUNK, TakenContent, put_chunk};
+use crate::net::call::{CallHandle, TakenContent, put_chunk, put_last_chunk};
 use crate::net::content_encoder::ContentEncoder;
 use crate::net::file_chunk::Sent;
 use crate::net::transport::Transport;
@@ -30,7 +30,7 @@ pub(crate) enum Filled {
 #[derive(Debug)]
 pub(crate) struct BackendContent {
     call: CallHandle,
-    is_chunked: bool,
+    framing: ContentFraming,
     /// Taken and framed bytes, of which `sent` were sent.
     taken: Vec<u8>,
     sent: usize,
@@ -39,6 +39,17 @@ pub(crate) struct BackendContent {
     encoder: Option<Box<ContentEncoder>>,
     /// The line of the access log for the response.
     line: Option<PendingLine>,
+}
+
+/// How the client of HTTP/1.1 finds the end of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentFraming {
+    /// By its length, or by the end of the connection. HTTP/2 frames it itself.
+    Plain,
+    /// By the chunked transfer coding (RFC 9112 §7.1).
+    Chunked,
+    /// The same, with the trailers of the backend.
+    ChunkedWithTrailers,
 }
 
 /// How much of the content was taken.
@@ -52,9 +63,9 @@ enum End {
 }
 
 impl BackendContent {
-    /// The content of the response of `call`, in chunks (RFC 9112 §7.1) or as it is.
-    pub(crate) fn new(call: CallHandle, is_chunked: bool) -> BackendContent {
-        BackendContent { call, is_chunked, taken: Vec::new(), sent: 0, end: End::More, encoder: None, line: None }
+    /// The content of the response of `call`.
+    pub(crate) fn new(call: CallHandle, framing: ContentFraming) -> BackendContent {
+        BackendContent { call, framing, taken: Vec::new(), sent: 0, end: End::More, encoder: None, line: None }
     }
 
     /// The same, compressed by this encoder, if there is one.
@@ -64,7 +75,7 @@ impl BackendContent {
 
     /// The content of a tunnel, after the `head` of the response.
     pub(crate) fn of_tunnel(call: CallHandle, head: Vec<u8>) -> BackendContent {
-        BackendContent { taken: head, ..BackendContent::new(call, false) }
+        BackendContent { taken: head, ..BackendContent::new(call, ContentFraming::Plain) }
     }
 
     /// Its call.
@@ -154,11 +165,11 @@ impl BackendContent {
         if let Some(line) = &mut self.line {
             line.add_content(content.len() as u64);
         }
-        match self.is_chunked {
-            false => self.taken = content,
+        match self.framing {
+            ContentFraming::Plain => self.taken = content,
             // A chunk without content would be the last one.
-            true if content.is_empty() => {}
-            true => put_chunk(&content, &mut self.taken),
+            _ if content.is_empty() => {}
+            _ => put_chunk(&content, &mut self.taken),
         }
     }
 
@@ -181,8 +192,12 @@ impl BackendContent {
                         return true;
                     }
                 }
-                if self.is_chunked {
-                    self.taken.extend_from_slice(LAST_CHUNK);
+                match self.framing {
+                    ContentFraming::Plain => {}
+                    ContentFraming::Chunked => put_last_chunk(&[], &mut self.taken),
+                    ContentFraming::ChunkedWithTrailers => {
+                        put_last_chunk(&self.call.take_trailers(), &mut self.taken);
+                    }
                 }
             }
             TakenContent::CutOff => self.end = End::CutOff,

@@ -108,6 +108,14 @@ impl<'s> BodySource<'s> {
         Ok(Filled::Bytes(count))
     }
 
+    /// Takes the trailers that follow its last bytes, perhaps none.
+    pub(crate) fn take_trailers(&self) -> Vec<u8> {
+        match self {
+            BodySource::Backend(content) => content.call().take_trailers(),
+            BodySource::Page(_) | BodySource::Bytes { .. } | BodySource::File(_) => Vec::new(),
+        }
+    }
+
     /// Bytes of text before the first part of a file.
     fn text_bytes(&self) -> usize {
         match self {

@@ -9,8 +9,10 @@ use crate::clock::Milliseconds;
 use crate::slab::Key;
 use crate::waiter::Waiter;
 use sanderling_fastcgi::{DecodeError, ProtocolStatus, put_stdin, put_stdin_end};
-use sanderling_http::ResponseError;
+use sanderling_http::{ResponseError, put_passed_trailers};
+use sanderling_http2::ClientFault;
 use sanderling_site_rules::{BackendRoute, Route, RouteAction};
+use sanderling_tls::ClientError;
 use std::cell::{RefCell, RefMut};
 use std::fmt::Write as _;
 use std::io;
@@ -60,6 +62,8 @@ pub(crate) struct CallState {
     interim_count: u8,
     /// Content of the response that the client's side has not taken.
     content: Vec<u8>,
+    /// Trailers of the response: field lines, which are passed on after its content.
+    trailers: Vec<u8>,
     /// No more is received before the client's side takes some.
     pub(crate) is_full: bool,
     /// Text for the log.
@@ -192,6 +196,10 @@ pub(crate) enum CallError {
     InvalidRecord(DecodeError),
     /// The FastCGI application has not accepted the request.
     Refused(ProtocolStatus),
+    /// It has ended the request, or its response breaks HTTP/2.
+    Http2(ClientFault),
+    /// There is no encryption with it.
+    Tls(ClientError),
 }
 
 /// A part of a response that can be taken.
@@ -217,6 +225,7 @@ impl Call {
             interim: Vec::new(),
             interim_count: 0,
             content: Vec::new(),
+            trailers: Vec::new(),
             is_full: false,
             error_text: Vec::new(),
             connection: None,
@@ -308,6 +317,18 @@ impl CallState {
     /// Adds content of the response.
     pub(crate) fn put_content(&mut self, content: &[u8]) {
         self.content.extend_from_slice(content);
+    }
+
+    /// Bytes of such content.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.content.len()
+    }
+
+    /// The trailers of the response, of which those are kept that may be passed on.
+    pub(crate) fn set_trailers(&mut self, lines: &[u8]) {
+        let mut trailers = Vec::new();
+        put_passed_trailers(lines, &self.backend_route().response_fields, &mut trailers);
+        self.trailers = trailers;
     }
 
     /// Adds text that a FastCGI application has for its log; what is too long is left out.
@@ -438,14 +459,18 @@ impl CallRequest {
         }
         match self.framing {
             ContentFraming::Plain => {}
-            ContentFraming::Chunked => self.content.extend_from_slice(LAST_CHUNK),
+            ContentFraming::Chunked => put_last_chunk(&[], &mut self.content),
             ContentFraming::Records => put_stdin_end(&mut self.content),
         }
     }
 }
 
-/// The end of content in chunks, without trailers (RFC 9112 §7.1).
-pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// Appends the end of content in chunks, with trailers: field lines (RFC 9112 §7.1).
+pub(crate) fn put_last_chunk(trailers: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(trailers);
+    out.extend_from_slice(b"\r\n");
+}
 
 /// Appends one chunk of content, which is not empty (RFC 9112 §7.1).
 pub(crate) fn put_chunk(content: &[u8], out: &mut Vec<u8>) {
@@ -517,6 +542,16 @@ impl CallHandle {
             self.wake();
         }
         TakenContent::Bytes(content)
+    }
+
+    /// Whether the response is complete and has trailers.
+    pub(crate) fn has_trailers(&self) -> bool {
+        !self.state().trailers.is_empty()
+    }
+
+    /// Takes the trailers of a complete response, perhaps none.
+    pub(crate) fn take_trailers(&self) -> Vec<u8> {
+        std::mem::take(&mut self.state().trailers)
     }
 
     /// Bytes of content that the request takes now. If it is 0, the waiter receives an event once there is room.
@@ -623,6 +658,8 @@ impl std::fmt::Display for CallError {
             CallError::Invalid(error) => write!(f, "sent an invalid response: {error}"),
             CallError::InvalidRecord(error) => write!(f, "sent an invalid response: {error}"),
             CallError::Refused(ProtocolStatus::Overloaded) => f.write_str("is overloaded"),
+            CallError::Http2(fault) => fault.fmt(f),
+            CallError::Tls(error) => error.fmt(f),
             CallError::Refused(_) => f.write_str("does not accept the request: it is no FastCGI responder"),
         }
     }

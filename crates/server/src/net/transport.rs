@@ -11,7 +11,7 @@ use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
 use sanderling_os::socket::{canonical, local_address};
 use sanderling_os::tcp::{More, Stream};
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -316,6 +316,16 @@ impl Transport {
             }
         };
         self.record_sent(result)
+    }
+
+    /// Sends as much of `slices` as there is room for, by one call.
+    pub(crate) fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let result = match &self.stream {
+            ByteStream::Plain(stream) => stream.send_slices(slices, More::No),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => stream.send_slices(slices),
+        };
+        self.record_sent(result)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     /// Bytes that the client has received since the connection began; `None` if the kernel does not know.

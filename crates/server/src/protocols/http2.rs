@@ -317,7 +317,11 @@ impl<'s> Http2<'s> {
                 self.written_bytes += length_bytes;
             }
             Ok(Filled::Last(length_bytes)) => {
-                frame.finish_last(length_bytes);
+                let trailers = source.take_trailers();
+                match trailers.is_empty() {
+                    true => frame.finish_last(length_bytes),
+                    false => frame.finish_with_trailers(length_bytes, &trailers),
+                }
                 self.written_bytes += length_bytes;
             }
             Ok(Filled::Awaited) => frame.stall(),

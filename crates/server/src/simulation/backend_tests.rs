@@ -1,5 +1,6 @@
 //! Requests that are passed on to a backend, and its responses.
 
+mod http2;
 mod lost_connections;
 mod names;
 mod servers;
@@ -28,6 +29,7 @@ pub(super) fn backend(server_count: u16, connections_max: usize) -> Arc<Backend>
     Arc::new(Backend {
         servers: (0..server_count).map(server).collect(),
         protocol: BackendProtocol::Http1,
+        tls: None,
         connect_timeout: CONNECT_TIMEOUT,
         idle_timeout: IDLE_TIMEOUT,
         connections_max,

@@ -3,6 +3,7 @@
 //! `SANDERLING_HOSTILE` is the number of messages of each kind.
 
 mod http2;
+mod http2_backend;
 mod messages;
 mod mutations;
 

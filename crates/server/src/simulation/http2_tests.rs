@@ -69,9 +69,9 @@ fn windows(stream: u32, bytes: u32) -> Vec<u8> {
 }
 
 /// A frame as (kind, flags, stream, payload).
-type Frame = (u8, u8, u32, Vec<u8>);
+pub(super) type Frame = (u8, u8, u32, Vec<u8>);
 
-fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+pub(super) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = vec![];
     while let Some((header, rest)) = bytes.split_at_checked(9) {
         let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;

@@ -201,6 +201,7 @@ impl<'s> Connections<'s> {
             self.backends = Some(Box::new(backends));
         }
         if let Some(backends) = &mut self.backends {
+            backends.set_tls(&self.snapshot.backend_tls);
             backends.set_addresses(&self.snapshot.backend_addresses, self.clock.now_ms());
             backends.set_used(self.snapshot.sites.backends(), self.clock.now_ms());
         }

@@ -49,6 +49,7 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
     let backend = Backend {
         servers: vec![BackendServer { address: BackendAddress::Tcp(address), weight: 1 }],
         protocol: BackendProtocol::Http1,
+        tls: None,
         connect_timeout: DEADLINE,
         idle_timeout: DEADLINE,
         connections_max: 1,

@@ -5,6 +5,7 @@ use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile, read_beneath, read_issued};
+use sanderling_ipc::backend_files::backend_files_to_memfd;
 use sanderling_ipc::derived::{DERIVED_BYTES_MAX, DERIVED_FILE};
 use sanderling_ipc::secrets::{
     CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SharedKeys,
@@ -205,6 +206,7 @@ impl Secrets {
             };
         }
         descriptors.extend(tsig_secrets(config)?.map(|secrets| (FdKind::TsigSecrets, secrets)));
+        descriptors.extend(backend_files_to_memfd(config)?.map(|files| (FdKind::BackendFiles, files)));
         descriptors.extend(self.derived_records()?.map(|records| (FdKind::DerivedRecords, records)));
         if has_keys {
             self.read_cookie_secrets(config)?;
@@ -363,7 +365,10 @@ impl Supervisor {
 
 /// Whether a server process with `config` needs any of these secrets.
 fn has_secrets(config: &Config) -> bool {
-    has_keys(config) || !config.tsig_keys.is_empty() || config.has_derived_records()
+    has_keys(config)
+        || !config.tsig_keys.is_empty()
+        || config.has_derived_records()
+        || !config.backend_tls_files().is_empty()
 }
 
 /// Whether a server process with `config` needs the keys.
@@ -381,10 +386,13 @@ fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
     });
     let of_cookies = config.replies.cookie_secret_file.iter().map(|file| file.path.clone());
     let of_tsig = config.tsig_keys.iter().map(|key| key.path.clone());
+    let of_backends = config.backend_tls_files().into_iter().flat_map(|(files, _)| files.paths().map(Path::to_owned));
+    let of_backends: Vec<PathBuf> = of_backends.collect();
     let derived = state.filter(|_| config.has_derived_records()).map(|state| state.join(DERIVED_FILE));
     of_certificates
         .chain(of_cookies)
         .chain(of_tsig)
+        .chain(of_backends)
         .chain(derived)
         .map(|path| Some(FileVersion::of(&fs::metadata(path).ok()?)))
         .collect()
