@@ -132,6 +132,7 @@ impl FrameHeader {
     }
 
     /// Checks stream and size of a frame that is neither HEADERS nor DATA.
+    #[inline]
     pub(crate) fn check_control(&self) -> Result<(), ErrorCode> {
         let is_of_connection = matches!(self.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
         let is_of_stream = matches!(self.kind, kind::PRIORITY | kind::RST_STREAM);
@@ -152,6 +153,7 @@ impl FrameHeader {
     }
 
     /// The payload of a DATA or HEADERS frame without its padding (RFC 9113 §6.1).
+    #[inline]
     pub(crate) fn without_padding<'p>(&self, payload: &'p [u8]) -> Result<&'p [u8], ErrorCode> {
         if self.stream == 0 {
             return Err(ErrorCode::ProtocolError);
@@ -166,6 +168,7 @@ impl FrameHeader {
 
     /// The header block of a HEADERS frame, without the deprecated priority, which is ignored except for the error of
     /// RFC 7540 §5.3.1.
+    #[inline]
     pub(crate) fn header_block<'p>(&self, payload: &'p [u8]) -> Result<&'p [u8], ErrorCode> {
         let bytes = self.without_padding(payload)?;
         if !self.has(flag::PRIORITY) {
@@ -177,6 +180,7 @@ impl FrameHeader {
 }
 
 /// RFC 9113 §6.9.1.
+#[inline]
 pub(crate) fn check_window(window: i64) -> Result<(), ErrorCode> {
     if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError) } else { Ok(()) }
 }
@@ -229,6 +233,7 @@ pub(crate) fn put_goaway(last_stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
 
 /// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long
 /// for one frame (RFC 9113 §4.3).
+#[inline]
 pub(crate) fn finish_block(start: usize, id: u32, is_end: bool, out: &mut Vec<u8>) {
     let block_bytes = out.len() - start - HEADER_BYTES;
     let end_stream = if is_end { flag::END_STREAM } else { 0 };

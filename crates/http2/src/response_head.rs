@@ -62,7 +62,7 @@ fn put_status(code: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Names are compared as the server writes them; other spellings are correct as well, but encoded longer.
-#[inline]
+#[inline(always)]
 pub(crate) fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let index = match name {
         b"Accept-Ranges" => 18,
