@@ -1,6 +1,6 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::backend_address::{Spoken, parse_backend_address};
+use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
 use crate::config::{CertificateFiles, Config, DefaultSite, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
@@ -65,8 +65,8 @@ pub fn parse_proxy_argument(text: &str) -> Result<ProxyFlag, Problem> {
         _ => ("/", text),
     };
     let pattern = route_pattern(path).map_err(|error| Problem::new(error.message, error.remedy))?;
-    let address = parse_backend_address(address, Spoken::Http)?;
-    let route = proxy_route(path, pattern, BackendServer { address, weight: 1 });
+    let server = BackendServer { address: parse_backend_address(address, Spoken::Http)?, weight: 1 };
+    let route = proxy_route(path, pattern, server, is_encrypted(address));
     Ok(ProxyFlag { argument: text.to_owned(), route })
 }
 

@@ -2,8 +2,8 @@
 
 use crate::diagnostic::ValueLocation;
 use sanderling_site_rules::{
-    Backend, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction, RouteConditions,
-    RuleError,
+    Backend, BackendProtocol, BackendRoute, BackendServer, BackendTls, Distribution, Pattern, Route, RouteAction,
+    RouteConditions, RuleError, TlsFiles, TlsTrust,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,16 +77,23 @@ pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
 }
 
 /// The route `name` to one server that speaks HTTP, with the default of each key.
-pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer) -> Route {
-    proxy_route_with(name, pattern, server, TIMEOUT_MS_DEFAULT)
+pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer, is_encrypted: bool) -> Route {
+    proxy_route_with(name, pattern, server, is_encrypted, TIMEOUT_MS_DEFAULT)
 }
 
 /// The same with another timeout.
-pub(super) fn proxy_route_with(name: &str, pattern: Pattern, server: BackendServer, timeout_ms: u64) -> Route {
+pub(super) fn proxy_route_with(
+    name: &str,
+    pattern: Pattern,
+    server: BackendServer,
+    is_encrypted: bool,
+    timeout_ms: u64,
+) -> Route {
+    let files = TlsFiles { trust: TlsTrust::System, certificate: None };
     let backend = Backend {
         servers: vec![server],
         protocol: BackendProtocol::Http1,
-        tls: None,
+        tls: is_encrypted.then(|| Arc::new(BackendTls { name: None, files })),
         connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
         idle_timeout: Duration::from_millis(IDLE_TIMEOUT_MS_DEFAULT),
         connections_max: usize::try_from(CONNECTIONS_DEFAULT).unwrap_or(usize::MAX),

@@ -188,6 +188,12 @@ mod tests {
                 "proxy_protocol = true",
                 "5:1: `proxy_protocol` has no effect with `fastcgi`; remove it",
             ),
+            (
+                "proxy = \"https://192.0.2.1\"",
+                "proxy_protocol = true",
+                "5:1: `proxy_protocol` cannot be used with TLS or HTTP/2 to the application; remove it: the \
+                 application gets `X-Forwarded-For` and `Forwarded`",
+            ),
         ] {
             check(&with(action, keys), &[expected]);
         }

@@ -1,7 +1,7 @@
 //! The keys of a route that restrict its requests: an authenticator, and a limit for each client.
 
 use super::ConfigBuilder;
-use crate::backend_address::{Spoken, parse_backend_address};
+use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::routes::{
     FORWARD_AUTH_FIELDS_MAX, FORWARD_AUTH_TARGET_BYTES_MAX, FORWARD_AUTH_TIMEOUT_MS, REQUESTS_AT_ONCE_DEFAULT,
@@ -39,7 +39,8 @@ impl ConfigBuilder<'_, '_> {
         match parse_backend_address(address, Spoken::Http) {
             Ok(address) => {
                 let server = BackendServer { address, weight: 1 };
-                let route = proxy_route_with(rule.key, pattern.clone(), server, FORWARD_AUTH_TIMEOUT_MS);
+                let route =
+                    proxy_route_with(rule.key, pattern.clone(), server, is_encrypted(text), FORWARD_AUTH_TIMEOUT_MS);
                 let (route, target) = (Arc::new(route), target.to_owned());
                 Some(Box::new(ForwardAuth { route, target, fields: fields.unwrap_or_default() }))
             }
@@ -139,6 +140,11 @@ mod tests {
         check("127.0.0.1:9091", "127.0.0.1:9091", "/");
         check("unix:/run/auth.sock:/auth", "unix:/run/auth.sock", "/auth");
         check("unix:/run/auth.sock", "unix:/run/auth.sock", "/");
+        let tls = |address: &str| {
+            let auth = route(&format!("forward_auth = \"{address}\"")).forward_auth.expect("an authenticator");
+            auth.route.backends().any(|backend| backend.tls.is_some())
+        };
+        assert!(tls("https://auth.internal/verify") && !tls("http://auth.internal/verify"));
         let text = with("proxy = \"127.0.0.1:1\"\nforward_auth = \"127.0.0.1:2\"");
         assert_eq!(config(&text).backend_ports().into_iter().collect::<Vec<_>>(), [1, 2]);
     }
@@ -156,11 +162,6 @@ mod tests {
     fn wrong_guard_is_refused() {
         let auth = "forward_auth = \"127.0.0.1:2/auth\"\n";
         for (keys, expected) in [
-            (
-                "forward_auth = \"https://127.0.0.1/auth\"".to_owned(),
-                "4:16: `https://127.0.0.1`: TLS to an application is not \
-                supported; write http://ADDRESS:PORT; for another machine use a tunnel or a private network",
-            ),
             (
                 "forward_auth = \"127.0.0.1:2/a b\"".to_owned(),
                 "4:16: `127.0.0.1:2/a b` has no valid path; write forward_auth = \

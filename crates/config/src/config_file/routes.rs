@@ -11,8 +11,8 @@ use crate::routes::{
 };
 use crate::units::Quantity;
 use sanderling_site_rules::{
-    Backend, BackendProtocol, BackendRoute, BackendServer, FIELD_VALUE_BYTES_MAX, FastCgiOptions, Pattern, Route,
-    RouteAction, RouteConditions, is_connection_field, is_token,
+    Backend, BackendProtocol, BackendRoute, BackendServer, ClientHeader, FIELD_VALUE_BYTES_MAX, FastCgiOptions,
+    Pattern, Route, RouteAction, RouteConditions, is_connection_field, is_token,
 };
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -188,6 +188,14 @@ impl ConfigBuilder<'_, '_> {
             Spoken::Http => self.read_backend_tls(keys, is_encrypted, host.as_deref()),
             Spoken::FastCgi => None,
         };
+        let is_plain = tls.is_none() && protocol != BackendProtocol::Http2;
+        let distribution = self.read_distribution(keys, spoken, host.as_deref());
+        if let (ClientHeader::ProxyV2, false, Some(entry)) =
+            (distribution.client_header, is_plain, keys.get("proxy_protocol"))
+        {
+            let remedy = "remove it: the application gets `X-Forwarded-For` and `Forwarded`";
+            self.error(entry.offset, "`proxy_protocol` cannot be used with TLS or HTTP/2 to the application", remedy);
+        }
         let mut time = |name, default, max| {
             let entry = keys.get(name);
             let read = entry.and_then(|entry| self.read_quantity(entry, Quantity::Duration, (1, max)));
@@ -210,7 +218,7 @@ impl ConfigBuilder<'_, '_> {
             connect_timeout,
             idle_timeout,
             connections_max: usize::try_from(connections_max).unwrap_or(usize::MAX),
-            distribution: self.read_distribution(keys, spoken, host.as_deref()),
+            distribution,
         };
         Some(RouteAction::Pass(Box::new(BackendRoute {
             backend: Arc::new(backend),

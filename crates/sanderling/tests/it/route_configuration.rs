@@ -84,10 +84,11 @@ fn check_reports_wrong_routes_and_warns_of_those_that_never_answer() {
         let directory = directory(&format!("[domain.\"a.test\".route]\n{routes}"));
         run(&["check", "--config", &directory.argument("sanderling.toml")])
     };
-    let wrong = check(
-        "\"/\" = { proxy = \"http://app:3000\" }\n\"/b/\" = { files_first = true, respond = { status = 204 } }\n",
-    );
-    for expected in ["sanderling.toml:2:17: `http://app:3000` has the host name app", "`files_first` needs files"] {
+    let wrong =
+        check("\"/\" = { proxy = \"http://app:x\" }\n\"/b/\" = { files_first = true, respond = { status = 204 } }\n");
+    for expected in
+        ["sanderling.toml:2:17: `http://app:x` is not the address of an application", "`files_first` needs files"]
+    {
         assert!(wrong.code() == Some(1) && wrong.errors.contains(expected), "{expected}: {wrong}");
     }
     let hidden = check("\"/a/\" = { respond = { status = 204 } }\n\"/a/*\" = { respond = { status = 404 } }\n");

@@ -158,8 +158,11 @@ impl<'s> Connections<'s> {
             let previous = std::mem::replace(&mut self.snapshot, snapshot);
             self.snapshot_version = version;
             self.update_log();
-            let Snapshot { sites, backend_addresses, .. } = &self.snapshot;
-            if !Arc::ptr_eq(&previous.sites, sites) || !Arc::ptr_eq(&previous.backend_addresses, backend_addresses) {
+            let Snapshot { sites, backend_addresses, backend_tls, .. } = &self.snapshot;
+            let has_same_backends = Arc::ptr_eq(&previous.sites, sites)
+                && Arc::ptr_eq(&previous.backend_addresses, backend_addresses)
+                && Arc::ptr_eq(&previous.backend_tls, backend_tls);
+            if !has_same_backends {
                 self.update_backends();
             }
         }

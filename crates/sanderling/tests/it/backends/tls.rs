@@ -48,6 +48,20 @@ fn certificate_is_verified_by_roots_and_name() {
 }
 
 #[test]
+fn checks_speak_the_protocol_of_the_application() {
+    for protocol in ["http/1.1", "h2"] {
+        let keys = format!(
+            "tls_roots = \"root.pem\"\nhost = \"example.com\"\nprotocol = \"{protocol}\"\ncheck = \"/missing\"\n\
+             check_interval = \"100ms\""
+        );
+        let (_application, proxy) = behind_tls(&keys);
+        proxy.server.wait_for_error("answers 404 to the check");
+        // It is the only server, which is tried nevertheless.
+        assert_eq!(proxy.ask(Front::Http2, "/static.txt", &[]).content, "static\n", "{protocol}");
+    }
+}
+
+#[test]
 fn server_without_tls_is_named_and_a_replaced_file_of_roots_is_read_again() {
     let application = Proxy::new("");
     let keys = route("/", &format!("proxy = \"https://{}\"\ntls_verify = false", application.http()));
