@@ -103,6 +103,7 @@ fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddre
     /// Of `http://127.0.0.1` and `https://127.0.0.1` (RFC 9110 §4.2.1, §4.2.2).
     const HTTP_PORT: u16 = 80;
     const HTTPS_PORT: u16 = 443;
+    let default_port = if is_encrypted(text) { HTTPS_PORT } else { HTTP_PORT };
     if let Ok(address) = authority.parse() {
         return Ok(BackendAddress::Tcp(address));
     }
@@ -111,8 +112,7 @@ fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddre
         return match spoken {
             // Without brackets, the last group of an IPv6 address may have been meant as a port.
             Spoken::Http if text.contains("://") && (ip.is_ipv4() || authority.starts_with('[')) => {
-                let port = if is_encrypted(text) { HTTPS_PORT } else { HTTP_PORT };
-                Ok(BackendAddress::Tcp(SocketAddr::new(ip, port)))
+                Ok(BackendAddress::Tcp(SocketAddr::new(ip, default_port)))
             }
             _ => {
                 let shown = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
@@ -130,8 +130,8 @@ fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddre
     match port.parse::<u16>() {
         Ok(port) if is_local => Ok(BackendAddress::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))),
         Ok(port) if is_name => Ok(BackendAddress::Host { name: host.to_ascii_lowercase(), port }),
-        _ if is_name && !is_local && port.is_empty() && text.starts_with("http://") && !authority.ends_with(':') => {
-            Ok(BackendAddress::Host { name: host.to_ascii_lowercase(), port: HTTP_PORT })
+        _ if is_name && !is_local && port.is_empty() && text.contains("://") && !authority.ends_with(':') => {
+            Ok(BackendAddress::Host { name: host.to_ascii_lowercase(), port: default_port })
         }
         _ if is_name && port.is_empty() => {
             let message = format!("`{text}` has no port");
@@ -164,6 +164,7 @@ mod tests {
             ("http://localhost:3000", Spoken::Http, tcp("127.0.0.1:3000")),
             ("http://app.internal:3000", Spoken::Http, host("app.internal", 3000)),
             ("http://App_1.Internal./", Spoken::Http, host("app_1.internal.", 80)),
+            ("https://app.internal", Spoken::Http, host("app.internal", 443)),
             ("app:3000", Spoken::Http, host("app", 3000)),
             ("php:9000", Spoken::FastCgi, host("php", 9000)),
             ("127.0.0.1:9000", Spoken::FastCgi, tcp("127.0.0.1:9000")),
