@@ -143,7 +143,18 @@ echo "== upgrade under load"
 ) > /tmp/load 2>&1 &
 load=$!
 cp /etc/sanderling/sanderling.toml /tmp/configuration
-install "$next"
+# A server that `sanderling upgrade` does not reach keeps the previous program.
+sanderling serve /srv/site --http 127.0.0.1:8081 --control /tmp/other.sock > /tmp/other.log 2>&1 &
+other=$!
+until_true sanderling status --control /tmp/other.sock
+install "$next" > /tmp/installed 2>&1 || fail "$(cat /tmp/installed)"
+cat /tmp/installed
+if [ $kind != tar ]; then
+    found=$(grep -c 'still runs the previous program' /tmp/installed) || true
+    [ "$found" = 1 ] && grep -q "process $other still runs" /tmp/installed || fail "$other is not reported"
+fi
+sanderling stop --control /tmp/other.sock
+wait $other || fail "the other server ends with $?: $(cat /tmp/other.log)"
 until_true sanderling status
 touch /tmp/upgraded
 wait $load || fail "$(cat /tmp/load)"

@@ -15,9 +15,21 @@ systemd-tmpfiles --create sanderling.conf
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
 fi
+[ -n "$is_upgrade" ] || exit 0
 
 # The running server switches to the new program, and keeps its sockets and connections.
-if [ -n "$is_upgrade" ] && [ -S /run/sanderling/control.sock ]; then
-    sanderling upgrade ||
-        echo "sanderling: the previous version continues to serve; see \`sanderling status\`, then restart it" >&2
+if [ -S /run/sanderling/control.sock ]; then
+    timeout 120 sanderling upgrade 2>&1 | head -c 4096 || true
 fi
+
+# The answer is that of the account, which the server runs as. The kernel knows which program a process runs.
+for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/exe")" = "/usr/bin/sanderling (deleted)" ] || continue
+    # A server process of the previous program ends after the requests in progress; its supervisor counts.
+    parent=$(sed -n 's/^PPid:[[:space:]]*//p' "$process/status" 2> /dev/null) || continue
+    case "$(readlink "/proc/$parent/exe")" in
+        /usr/bin/sanderling*) continue ;;
+    esac
+    echo "sanderling: process ${process#/proc/} still runs the previous program; see \`sanderling status\`, then stop" \
+        "and start the service" >&2
+done
