@@ -170,19 +170,34 @@ if [ $kind = tar ]; then
     exit 0
 fi
 
+remove() {
+    case $kind in
+        deb) dpkg --remove sanderling ;;
+        rpm) rpm --force-debian --erase sanderling ;;
+    esac
+    [ ! -e /usr/bin/sanderling ] || fail "the program is left"
+}
+
 echo "== remove"
-case $kind in
-    deb) dpkg --remove sanderling ;;
-    rpm) rpm --force-debian --erase sanderling ;;
-esac
+remove
 wait $server || fail "the server ends with $?: $(tail -5 /tmp/log)"
-[ ! -e /usr/bin/sanderling ] || fail "the program is left"
 ls /etc/sanderling/sanderling.toml* /var/lib/sanderling > /dev/null || fail "the configuration or the state is gone"
+
+echo "== remove it next to a process of the account, and a control socket without a server"
+install "$package"
+mkdir -p /run/sanderling
+perl -MSocket -e 'socket(S, AF_UNIX, SOCK_SEQPACKET, 0) && bind(S, pack_sockaddr_un(shift)) or die $!' \
+    /run/sanderling/control.sock
+setpriv --reuid sanderling --regid sanderling --clear-groups sleep 1000 &
+remove
 [ $kind = deb ] || exit 0
 
 echo "== purge"
+getent passwd sanderling > /tmp/account
 dpkg --purge sanderling
 rm -r /srv/site
 files > /tmp/after
 diff /tmp/before /tmp/after || fail "files are left"
-if getent passwd sanderling || getent group sanderling; then fail "the account is left"; fi
+# Another account with its number would own what the processes and files of this one are.
+getent passwd sanderling | cmp - /tmp/account || fail "the account is gone"
+grep -q '^sanderling:!' /etc/shadow || fail "the account is not locked"

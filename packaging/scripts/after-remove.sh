@@ -1,18 +1,13 @@
 #!/bin/sh
-# Runs after the files were removed: by dpkg with `remove` or later `purge`, by rpm with 0.
-set -e
+# Runs after the files were removed: by dpkg with `remove` or later `purge`, by rpm with 0. Nothing that a process of the
+# account does can make the removal fail.
 
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload
+    systemctl daemon-reload || true
 fi
 
-# The operator asks for this explicitly. rpm has nothing like it.
+# The operator asks for this explicitly. rpm has nothing like it. The account stays, locked as it was created: it may own
+# files elsewhere, and the next account would get its number.
 if [ "$1" = purge ]; then
-    rm -rf /etc/sanderling /var/lib/sanderling /var/log/sanderling /run/sanderling
-    if getent passwd sanderling > /dev/null; then
-        userdel sanderling
-    fi
-    if getent group sanderling > /dev/null; then
-        groupdel sanderling
-    fi
+    rm -rf /etc/sanderling /var/lib/sanderling /var/log/sanderling /run/sanderling || true
 fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs before the files are removed: by dpkg with `remove`, by rpm with 0. An upgrade has other arguments.
-set -e
+# Runs before the files are removed: by dpkg with `remove`, by rpm with 0. An upgrade has other arguments. The account
+# owns the control socket: nothing that answers there can make the removal fail, or wait for ever.
 
 case "$1" in
     remove | 0) ;;
@@ -8,7 +8,9 @@ case "$1" in
 esac
 
 if [ -d /run/systemd/system ]; then
-    systemctl --no-reload disable --now sanderling.service
+    systemctl --no-reload disable --now sanderling.service || true
+    # Server processes outlive a supervisor that has crashed (`KillMode=process`).
+    systemctl kill --signal=KILL sanderling.service 2> /dev/null || true
 elif [ -S /run/sanderling/control.sock ]; then
-    sanderling stop
+    timeout 60 sanderling stop || true
 fi
