@@ -122,12 +122,15 @@ fn report(release: &Release, packages: &Packages, log: &mut Log) -> Result<(), S
 fn checksums(files: &[PathBuf]) -> Result<String, String> {
     let mut text = String::new();
     for file in files {
-        let printed = Program::new("sha256sum").args_of(&[file.to_string_lossy().into_owned()]).output();
-        let sum = printed.as_deref().and_then(|line| line.split_once(' ')).map(|(sum, _)| sum.to_owned());
-        let sum = sum.ok_or_else(|| format!("sha256sum cannot read {}", file.display()))?;
-        text += &format!("{sum}  {}\n", file_name(file));
+        text += &format!("{}  {}\n", sha256(file)?, file_name(file));
     }
     Ok(text)
+}
+
+fn sha256(file: &Path) -> Result<String, String> {
+    let printed = Program::new("sha256sum").args_of(&[file.to_string_lossy().into_owned()]).output();
+    let sum = printed.as_deref().and_then(|line| line.split_once(' ')).map(|(sum, _)| sum.to_owned());
+    sum.ok_or_else(|| format!("sha256sum cannot read {}", file.display()))
 }
 
 fn differences(first: &str, second: &str) -> Result<(), String> {

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::read;
 use super::release::{Release, triple};
+use super::{read, sha256};
 use crate::program::Program;
 
 /// Beginnings of names of files with licences, in upper case.
 const LICENCE_FILES: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+
+/// The roots that certificate authorities are checked by. The package ca-certificates of this machine has them.
+pub(super) const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The crates of the program and the libraries of the compiler, sorted by name and version.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ type Id = (String, String);
 
 #[derive(Debug)]
 struct Component {
+    /// Its address (<https://github.com/package-url/purl-spec>).
+    purl: String,
     /// An expression of SPDX.
     licence: String,
     /// The SHA-256 sum of the source at the registry; crates of this workspace have none.
@@ -51,7 +56,8 @@ impl Components {
             let licence = text(package, "license").replace('/', " OR ");
             let folder = Path::new(&text(package, "manifest_path")).parent().map(Path::to_owned);
             let checksum = checksums.get(&id).cloned();
-            components.insert(id, Component { licence, checksum, folder, dependencies });
+            let purl = format!("pkg:cargo/{}@{}", id.0, id.1);
+            components.insert(id, Component { purl, licence, checksum, folder, dependencies });
         }
         add_libraries_of_compiler(&mut components, release)?;
         Ok(Components(components))
@@ -63,9 +69,10 @@ impl Components {
             Program::new("date").args("--utc +%Y-%m-%dT%H:%M:%SZ --date").args_of(&[format!("@{}", release.epoch_s)]);
         let time = time.output().ok_or("date fails")?;
         let program = ("sanderling".to_owned(), release.version.clone());
-        let others = self.0.iter().filter(|(id, _)| **id != program);
-        let dependencies = self.0.iter().map(|(id, component)| {
-            json!({ "ref": purl(id), "dependsOn": component.dependencies.iter().map(purl).collect::<Vec<_>>() })
+        let purl = |id: &Id| self.0[id].purl.as_str();
+        let others = self.0.iter().filter(|(id, _)| **id != program).map(|(id, component)| component.json(id));
+        let dependencies = self.0.values().map(|component| {
+            json!({ "ref": component.purl, "dependsOn": component.dependencies.iter().map(purl).collect::<Vec<_>>() })
         });
         let list = json!({
             "bomFormat": "CycloneDX",
@@ -78,7 +85,7 @@ impl Components {
                     "bom-ref": purl(&program), "purl": purl(&program),
                 },
             },
-            "components": others.map(|(id, component)| component.json(id)).collect::<Vec<_>>(),
+            "components": others.chain([roots_of_image()?]).collect::<Vec<_>>(),
             "dependencies": dependencies.collect::<Vec<_>>(),
         });
         serde_json::to_string_pretty(&list).map(|text| text + "\n").map_err(|error| error.to_string())
@@ -111,7 +118,7 @@ impl Components {
 impl Component {
     fn json(&self, id: &Id) -> Value {
         let mut value = json!({
-            "type": "library", "name": id.0, "version": id.1, "bom-ref": purl(id), "purl": purl(id),
+            "type": "library", "name": id.0, "version": id.1, "bom-ref": self.purl, "purl": self.purl,
             "licenses": [{ "expression": self.licence }],
         });
         if let Some(checksum) = &self.checksum {
@@ -123,25 +130,54 @@ impl Component {
 
 /// A static program also contains the C library and the standard library.
 fn add_libraries_of_compiler(components: &mut BTreeMap<Id, Component>, release: &Release) -> Result<(), String> {
-    let last_word = |program: Program| Some(program.output()?.split_whitespace().nth(1)?.to_owned());
-    let glibc = last_word(Program::new("getconf").args("GNU_LIBC_VERSION")).ok_or("getconf fails")?;
-    let rust = last_word(Program::new("rustc").args("--version")).ok_or("rustc fails")?;
-    let libraries = [("glibc", glibc, "LGPL-2.1-or-later"), ("std", rust, "MIT OR Apache-2.0")];
+    let rust = Program::new("rustc").args("--version").output();
+    let rust = rust.as_deref().and_then(|text| text.split_whitespace().nth(1)).ok_or("rustc fails")?.to_owned();
+    // Its revision, too: patches of the distribution close holes without a new version.
+    let glibc = source_version("libc6-dev")?;
+    let libraries = [
+        ("glibc", purl_of_distribution("glibc", &glibc, "source")?, glibc, "LGPL-2.1-or-later"),
+        ("std", format!("pkg:generic/std@{rust}"), rust, "MIT OR Apache-2.0"),
+    ];
     let program = components.get_mut(&("sanderling".to_owned(), release.version.clone()));
     let program = program.ok_or("cargo tree does not have the program itself")?;
-    program.dependencies.extend(libraries.iter().map(|(name, version, _)| ((*name).to_owned(), version.clone())));
-    for (name, version, licence) in libraries {
-        let component =
-            Component { licence: licence.to_owned(), checksum: None, folder: None, dependencies: BTreeSet::new() };
+    program.dependencies.extend(libraries.iter().map(|(name, _, version, _)| ((*name).to_owned(), version.clone())));
+    for (name, purl, version, licence) in libraries {
+        let (licence, dependencies) = (licence.to_owned(), BTreeSet::new());
+        let component = Component { purl, licence, checksum: None, folder: None, dependencies };
         components.insert((name.to_owned(), version), component);
     }
     Ok(())
 }
 
-/// The address of a package (<https://github.com/package-url/purl-spec>).
-fn purl((name, version): &Id) -> String {
-    let kind = if ["glibc", "std"].contains(&name.as_str()) { "generic" } else { "cargo" };
-    format!("pkg:{kind}/{name}@{version}")
+/// The root certificates of the image, which the program is not linked with.
+fn roots_of_image() -> Result<Value, String> {
+    let version = source_version("ca-certificates")?;
+    let purl = purl_of_distribution("ca-certificates", &version, "all")?;
+    let bundle = Component {
+        checksum: Some(sha256(Path::new(ROOTS))?),
+        licence: "MPL-2.0".to_owned(),
+        folder: None,
+        dependencies: BTreeSet::new(),
+        purl,
+    };
+    Ok(bundle.json(&("ca-certificates".to_owned(), version)))
+}
+
+/// The version, with the revision, of the source of an installed package.
+fn source_version(package: &str) -> Result<String, String> {
+    let version = Program::new("dpkg-query").args("--show --showformat ${source:Version}").args(package).output();
+    version.filter(|version| !version.is_empty()).ok_or_else(|| format!("the package {package} is not installed"))
+}
+
+/// The address of a package of the distribution of this machine (os-release(5)).
+fn purl_of_distribution(name: &str, version: &str, architecture: &str) -> Result<String, String> {
+    let text = read(Path::new("/etc/os-release"))?;
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim_matches('"'));
+    let (Some(id), Some(release)) = (value("ID="), value("VERSION_ID=")) else {
+        return Err("/etc/os-release has no ID or VERSION_ID".to_owned());
+    };
+    let version = version.replace('+', "%2B").replace(':', "%3A");
+    Ok(format!("pkg:deb/{id}/{name}@{version}?arch={architecture}&distro={id}-{release}"))
 }
 
 /// The crates in the output of `cargo tree --prefix depth`, with what they depend on directly.
@@ -213,6 +249,17 @@ mod tests {
             let error = dependencies(&format!("{line}\n")).expect_err(line);
             assert_eq!(error, format!("`{line}` is not a line of cargo tree"));
         }
+    }
+
+    #[test]
+    fn addresses_of_packages_have_the_revision_and_the_distribution() {
+        let address = purl_of_distribution("glibc", "2.36-9+deb12u14", "source").expect("a distribution");
+        let (distribution, rest) = address.split_once("/glibc@").expect("a name");
+        let id = distribution.strip_prefix("pkg:deb/").expect("a kind");
+        let expected = format!("2.36-9%2Bdeb12u14?arch=source&distro={id}-");
+        assert!(rest.strip_prefix(&expected).is_some_and(|release| !release.is_empty()), "{address}");
+        let roots = roots_of_image().expect("the package ca-certificates");
+        assert_eq!(roots["hashes"][0]["content"].as_str().map(str::len), Some(64), "{roots}");
     }
 
     #[test]

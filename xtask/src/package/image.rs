@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::components::Components;
+use super::components::{Components, ROOTS};
 use super::installed::{create, install, set_modes};
 use super::release::Release;
 use super::{absolute, emptied, put};
 use crate::program::{Log, Program};
 
 const DOCKERFILE: &str = "packaging/container/Dockerfile";
-/// The roots that certificate authorities are checked by. The package ca-certificates of this machine has them.
-const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Files of the image in addition to the program.
 const FILES: &[(&str, &str)] = &[
     ("packaging/container/passwd", "etc/passwd"),
