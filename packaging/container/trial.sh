@@ -18,6 +18,12 @@ fail() {
     exit 1
 }
 
+expect() {
+    local found
+    found=$(stat -c '%u:%g %a' "$root/$1")
+    [ "$found" = "$2 $3" ] || fail "/$1 is $found, not $2 $3"
+}
+
 # The address in a line `http 127.0.0.1:PORT` of the server.
 address() {
     for _ in $(seq 300); do
@@ -40,6 +46,11 @@ zone = "zones/example.com.zone"
 dnssec = true
 END
 touch "$work/log"
+for folder in etc etc/sanderling run usr/bin var var/lib; do
+    expect $folder 0:0 755
+done
+expect var/lib/sanderling "$user" 700
+expect run/sanderling "$user" 700
 chmod 755 "$work"
 chown -R "$user" "$work/state" "$work/run"
 

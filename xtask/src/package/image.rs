@@ -1,6 +1,7 @@
 //! The container image, in the layout of the Open Container Initiative.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::components::{Components, ROOTS};
@@ -18,8 +19,8 @@ const FILES: &[(&str, &str)] = &[
     ("LICENSE-APACHE", "usr/share/doc/sanderling/LICENSE-APACHE"),
     ("LICENSE-MIT", "usr/share/doc/sanderling/LICENSE-MIT"),
 ];
-/// Where a container engine mounts something.
-const MOUNT_POINTS: &[&str] = &["dev", "etc/sanderling", "proc", "srv", "tmp"];
+/// Where a container engine mounts something, and what is above the folders of the user.
+const FOLDERS: &[&str] = &["dev", "etc/sanderling", "proc", "run", "srv", "tmp", "var/lib"];
 
 /// Builds the image with the Dockerfile, and packs its layout.
 pub(super) fn write(release: &Release, components: &Components, out: &Path, log: &mut Log) -> Result<PathBuf, String> {
@@ -31,10 +32,13 @@ pub(super) fn write(release: &Release, components: &Components, out: &Path, log:
         install(&release.sources.join(source), &root.join(installed), 0o644)?;
     }
     put(&root.join("usr/share/doc/sanderling/THIRD-PARTY.txt"), &components.licence_texts()?)?;
-    for folder in MOUNT_POINTS.iter().map(|name| root.join(name)).chain([context.join("state")]) {
+    let state = context.join("state/sanderling");
+    for folder in FOLDERS.iter().map(|name| root.join(name)).chain([state.clone()]) {
         create(&folder)?;
     }
     set_modes(&root)?;
+    fs::set_permissions(&state, PermissionsExt::from_mode(0o700))
+        .map_err(|error| format!("{}: {error}", state.display()))?;
     let (name, layout) = (reference(release), release.work.join("layout"));
     emptied(&layout)?;
     let build = buildah(release)?.args("build --isolation chroot --format oci --layers=false --timestamp");
