@@ -179,6 +179,17 @@ impl Directory {
     }
 }
 
+/// Gives the directory at `path` to a user and group. A link there is an error (`ELOOP`, `ENOTDIR`): a user that can
+/// write the directory above may have replaced the directory by it.
+pub fn give_directory(path: &Path, user: u32, group: u32) -> io::Result<()> {
+    count(Syscall::Openat);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A link with a slash at its end would be followed.
+    let path: &Path = path.components().as_path();
+    let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    std::os::unix::fs::fchown(&directory, Some(user), Some(group))
+}
+
 const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 fn openat2_is_supported(flags: ResolveFlags) -> bool {
@@ -202,6 +213,23 @@ mod tests {
     use super::*;
     use crate::file::FileType;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn directory_that_was_replaced_by_a_link_is_given_to_nobody() {
+        let root = tempfile::tempdir().expect("created");
+        let (directory, link) = (root.path().join("directory"), root.path().join("link"));
+        std::fs::create_dir(&directory).expect("created");
+        symlink(&directory, &link).expect("linked");
+        let me = std::os::unix::fs::MetadataExt::uid(&directory.metadata().expect("it exists"));
+        let group = std::os::unix::fs::MetadataExt::gid(&directory.metadata().expect("it exists"));
+        give_directory(&directory, me, group).expect("its owner may");
+        for path in [link.clone(), link.join("")] {
+            let error = give_directory(&path, me, group).expect_err("a link");
+            assert!(matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)), "{error}");
+        }
+        std::fs::write(root.path().join("file"), "").expect("written");
+        give_directory(&root.path().join("file"), me, group).expect_err("a file");
+    }
 
     type Open = fn(&Directory, &[u8]) -> io::Result<File>;
 

@@ -22,7 +22,7 @@ mod unfinished_file;
 pub use copy::copy;
 pub use unfinished_file::UnfinishedFile;
 
-use sanderling_os::directory::Directory;
+use sanderling_os::directory::{Directory, give_directory};
 use sanderling_os::error::is_missing;
 use sanderling_os::user::name_of;
 use std::fmt;
@@ -129,8 +129,8 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
             if let Some((user, group)) = owner {
-                std::os::unix::fs::chown(path, Some(user), Some(group))
-                    .map_err(|error| failed("change the owner of", path, &error))?;
+                // A user that can write the folder above may have replaced it.
+                give_directory(path, user, group).map_err(|error| failed("change the owner of", path, &error))?;
             }
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
