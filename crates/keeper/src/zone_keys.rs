@@ -7,6 +7,7 @@ use sanderling_config::{DomainName, zone_file_name};
 use sanderling_ipc::signing::KEY_ID_BYTES;
 use sanderling_ipc::zone_signing::{ZoneKey, ZoneKeyAnswer, ZoneKeyId, ZoneKeyRequest};
 use sanderling_os::clock::unix_seconds;
+use sanderling_os::file::open_regular_without_link;
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -218,7 +219,8 @@ impl KeyFile {
 fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
     use std::io::Read;
     let mut content = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize));
-    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut content));
+    // Another process of this user may have put a FIFO there, or a link, while `check` reads it as root.
+    let read = open_regular_without_link(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut content));
     read.map(|_| content).map_err(|error| error.to_string())
 }
 
@@ -389,6 +391,14 @@ mod tests {
             fs::write(&file.path, content).expect("written");
             refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), expected);
         }
+        fs::remove_file(&file.path).expect("removed");
+        let made = std::process::Command::new("mkfifo").arg(&file.path).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "it is not a regular file");
+        fs::remove_file(&file.path).expect("removed");
+        std::os::unix::fs::symlink("/etc/passwd", &file.path).expect("linked");
+        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "symbolic link");
+        fs::remove_file(&file.path).expect("removed");
         let other = to_pem(&ZonePrivateKey::make(ED25519).expect("made"));
         fs::write(&file.path, other.as_bytes()).expect("written");
         refused(

@@ -252,6 +252,23 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
+/// Opens the regular file at `path` for reading. Anything else there is an error, and not waited for.
+pub fn open_regular(path: &std::path::Path) -> io::Result<std::fs::File> {
+    regular(open_nonblocking(path)?)
+}
+
+/// As [`open_regular`], but a link is an error too (`ELOOP`): for a folder that another user can write.
+pub fn open_regular_without_link(path: &std::path::Path) -> io::Result<std::fs::File> {
+    count(Syscall::Openat);
+    let file = rustix::fs::open(path, OPEN_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+    regular(file.into())
+}
+
+fn regular(file: std::fs::File) -> io::Result<std::fs::File> {
+    let is_regular = file.metadata()?.is_file();
+    if is_regular { Ok(file) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+}
+
 /// Whether this process's user may read the file at `path`, or search and list the directory. Landlock is not asked:
 /// outside its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
