@@ -282,6 +282,12 @@ pub fn is_writable(path: &std::path::Path) -> bool {
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::empty()).is_ok()
 }
 
+/// Bytes that this process's user can still write to the file system with the file or directory at `path`.
+pub fn free_bytes(path: &std::path::Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// The magic numbers of NFS, SMB (two), FUSE, 9P, AFS, Ceph, Coda, OCFS2 and GFS2 (statfs(2)).
 const REMOTE_FILE_SYSTEMS: [u32; 10] = [
     0x6969,

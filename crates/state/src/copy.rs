@@ -8,10 +8,10 @@
 
 use super::{LOCK_FILE, StateError, TEMPORARY, failed, flush_folder, problem};
 use sanderling_os::directory::{Directory, EntryKind};
-use sanderling_os::file::{File, FileType, Metadata};
+use sanderling_os::file::{File, FileType, Metadata, free_bytes};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
     let root = Directory::open(from).map_err(|error| failed("reach", from, &error))?;
     for _ in 0..ATTEMPTS_MAX {
         let before = list(from, &root)?;
+        check_space(&before, above)?;
         create_folder(to)?;
         let is_complete = copy_items(from, &root, &before, to)
             .and_then(|is_complete| Ok(is_complete && list(from, &root)? == before));
@@ -114,6 +115,15 @@ fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
     Ok(items)
 }
 
+/// Whether the copy fits next to `to`: a file with holes may be longer than any disk.
+fn check_space(items: &[Item], above: &Path) -> Result<(), StateError> {
+    let length = |item: &Item| if let Kind::File(metadata) = &item.kind { metadata.length_bytes } else { 0 };
+    let needed = items.iter().map(length).fold(0, u64::saturating_add);
+    let free = free_bytes(above).map_err(|error| failed("reach", above, &error))?;
+    let message = format!("the copy has {needed} bytes, and {} has room for {free}", above.display());
+    if needed <= free { Ok(()) } else { Err(problem(message, "free some space, or specify a folder on another disk")) }
+}
+
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
@@ -144,7 +154,7 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                     Err(error) => return Err(failed("read", &source, &error)),
                 };
-                copy_file(&file, &target).map_err(|error| failed("write", &target, &error))?;
+                copy_file(&file, listed.length_bytes, &target).map_err(|error| failed("write", &target, &error))?;
             }
         }
     }
@@ -155,16 +165,23 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
     Ok(true)
 }
 
-fn copy_file(source: &File, target: &Path) -> io::Result<()> {
+/// Copies the first `length` bytes. Holes stay holes, so that the copy takes no more space than the file.
+fn copy_file(source: &File, length: u64, target: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(target)?;
     let (mut piece, mut start) = (vec![0; PIECE_BYTES], 0);
-    loop {
-        match source.read_at(&mut piece, start)? {
-            0 => return file.sync_all(),
-            length => {
-                file.write_all(&piece[..length])?;
-                start += length as u64;
-            }
+    while start < length {
+        let wanted = piece.len().min(usize::try_from(length - start).unwrap_or(usize::MAX));
+        let read = source.read_at(&mut piece[..wanted], start)?;
+        if read == 0 {
+            break;
         }
+        if piece[..read].iter().all(|byte| *byte == 0) {
+            file.seek_relative(read as i64)?;
+        } else {
+            file.write_all(&piece[..read])?;
+        }
+        start += read as u64;
     }
+    file.set_len(start)?;
+    file.sync_all()
 }

@@ -246,6 +246,24 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
 }
 
 #[test]
+fn copy_takes_no_more_space_than_the_folder() {
+    let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
+    drop(StateFolder::open(directory.path()).expect("opened"));
+    let (path, to) = (directory.path().join("zones/long"), target.path().join("copy"));
+    let file = File::create(&path).expect("created");
+    (&file).write_all(b"start").expect("written");
+    file.set_len(1 << 26).expect("a hole");
+    copy(directory.path(), &to).expect("copied");
+    let copied = fs::metadata(to.join("zones/long")).expect("copied");
+    assert!(copied.len() == 1 << 26 && copied.blocks() * 512 < 1 << 20, "{} blocks", copied.blocks());
+    assert_eq!(fs::read(to.join("zones/long")).expect("read"), fs::read(&path).expect("read"));
+    fs::remove_dir_all(&to).expect("removed");
+    file.set_len(sanderling_os::file::free_bytes(target.path()).expect("known") + (1 << 30)).expect("a hole");
+    let error = copy(directory.path(), &to).expect_err("no disk has room for it").to_string();
+    assert!(error.contains("has room for") && !to.exists(), "{error}");
+}
+
+#[test]
 fn copy_that_fails_leaves_nothing() {
     let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
     let state = StateFolder::open(directory.path()).expect("opened");
