@@ -11,6 +11,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Bytes of the longest status, of a server with some ten thousand zones.
+const STATUS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the longest answer to another command that is not copied to an output.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
 /// Sends `command` to the server with the control socket at `socket`, and writes its answer. The whole answer must
 /// arrive within `timeout`.
 pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
@@ -31,11 +36,11 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
 /// # Errors
 /// Returns an error if the answer is incomplete, or the command has failed.
 pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (mut out, mut err) = (Answer::to(&command), Answer::to(&command));
     let server = connect(socket)?;
     match exchange(command, server, socket, timeout, &mut out, &mut err).map_err(AskError::NoAnswer)? {
-        true => Ok(String::from_utf8_lossy(&out).into_owned()),
-        false => Err(AskError::Failed(String::from_utf8_lossy(&err).trim().replace("sanderling: ", ""))),
+        true => Ok(out.into_text()),
+        false => Err(AskError::Failed(err.into_text().trim().replace("sanderling: ", ""))),
     }
 }
 
@@ -44,10 +49,41 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
 /// # Errors
 /// There is no complete answer.
 pub fn output_of(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
-    let mut out = Vec::new();
+    let mut out = Answer::to(&command);
     let server = connect(socket)?;
     exchange(command, server, socket, timeout, &mut out, &mut io::sink()).map_err(AskError::NoAnswer)?;
-    Ok(String::from_utf8_lossy(&out).into_owned())
+    Ok(out.into_text())
+}
+
+/// An answer in memory. Another program may have the control socket, and send without end.
+struct Answer {
+    text: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Answer {
+    fn to(command: &Command) -> Answer {
+        let bytes_max = if matches!(command, Command::Status(_)) { STATUS_BYTES_MAX } else { ANSWER_BYTES_MAX };
+        Answer { text: Vec::new(), bytes_max }
+    }
+
+    fn into_text(self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+}
+
+impl Write for Answer {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if text.len() > self.bytes_max.saturating_sub(self.text.len()) {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {} bytes", self.bytes_max)));
+        }
+        self.text.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Why a command was not carried out, with the remedy.
@@ -244,6 +280,17 @@ mod tests {
         for (serve, timeout, expected) in cases {
             let error = ask(timeout, serve).0.expect_err(expected);
             assert!(error.starts_with(expected), "{expected:?} is not the start of {error:?}");
+        }
+    }
+
+    #[test]
+    fn answer_in_memory_has_a_limit() {
+        for (command, bytes_max) in [(STATUS, STATUS_BYTES_MAX), (Command::Stop, ANSWER_BYTES_MAX)] {
+            let mut answer = Answer::to(&command);
+            write(&mut answer, &"x".repeat(bytes_max)).expect("it is just short enough");
+            let error = write(&mut answer, "x").expect_err("one byte more");
+            assert_eq!(error, format!("cannot write the answer: it has more than {bytes_max} bytes"));
+            assert_eq!(answer.into_text().len(), bytes_max);
         }
     }
 
