@@ -1,6 +1,6 @@
 //! Keeps the books: each statement of the other server is expressed, or has a note that says why not.
 
-use crate::syntax::{Position, Statement};
+use crate::syntax::{Position, Statement, printable};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
@@ -62,8 +62,9 @@ impl fmt::Display for Report {
             }
             writeln!(out, "{heading}")?;
             for note in notes {
-                writeln!(out, "{}:{}:{}: {}", note.file.display(), note.line, note.column, note.statement)?;
-                writeln!(out, "    {}; {}", note.reason, note.nearest)?;
+                let place = format!("{}:{}:{}: {}", note.file.display(), note.line, note.column, note.statement);
+                writeln!(out, "{}", printable(&place))?;
+                writeln!(out, "    {}", printable(&format!("{}; {}", note.reason, note.nearest)))?;
             }
             writeln!(out)?;
         }

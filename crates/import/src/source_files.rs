@@ -1,6 +1,6 @@
 //! The files of the other server: reads those that the command line names and those that they include, within limits.
 
-use crate::syntax::{Position, Statement, SyntaxError};
+use crate::syntax::{Position, Statement, SyntaxError, has_effect};
 use std::path::{Path, PathBuf};
 
 /// Bytes of one file.
@@ -75,8 +75,13 @@ impl<'f> Sources<'f> {
         if self.paths.len() > FILES_MAX {
             return fail(format!("more than {FILES_MAX} files are included"));
         }
-        let unreadable =
-            |error| LoadError::Unreadable(SyntaxError { at, message: format!("cannot read the file: {error}") });
+        let unreadable = |error: String| {
+            LoadError::Unreadable(SyntaxError { at, message: format!("cannot read the file: {error}") })
+        };
+        // In the result and in the report, it could look like another name.
+        if path.to_string_lossy().contains(has_effect) {
+            return Err(unreadable("its name has control characters; rename it".to_owned()));
+        }
         let bytes = self.files.read(path).map_err(unreadable)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return fail(format!("the file is larger than {} MiB", FILE_BYTES_MAX >> 20));
@@ -191,6 +196,16 @@ http { include b.conf; }
             (2, "b.conf: cannot read the file: there is none"),
         ];
         assert_eq!(noted, expected);
+    }
+
+    #[test]
+    fn file_with_control_characters_in_its_name_is_not_read() {
+        for name in ["a\n[limits]", "a\u{1b}[2J", "a\u{202e}b"] {
+            let mut files = Blank(&[]);
+            let mut sources = Sources::new(&mut files, parse, Path::new("main"));
+            let error = sources.load(Path::new(name)).expect_err("refused").message;
+            assert_eq!(error, "cannot read the file: its name has control characters; rename it");
+        }
     }
 
     #[test]

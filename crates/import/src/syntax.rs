@@ -1,5 +1,6 @@
 //! The syntax that all formats have in common: statements with words and blocks, each with its place.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Blocks within blocks. nginx, Caddy and BIND need fewer than ten.
@@ -76,7 +77,7 @@ impl Statement {
 
 impl fmt::Display for SyntaxError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}: {}", self.at.line, self.at.column, self.message)
+        write!(out, "{}:{}: {}", self.at.line, self.at.column, printable(&self.message))
     }
 }
 
@@ -84,11 +85,44 @@ impl fmt::Display for Statement {
     /// The statement on one line, without the content of its blocks.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = std::iter::once(&self.name).chain(&self.arguments);
-        let words: Vec<&str> = words.map(|word| word.text.as_str()).filter(|text| !text.is_empty()).collect();
+        let mut words: Vec<&str> = words.map(|word| word.text.as_str()).filter(|text| !text.is_empty()).collect();
+        let shown = words.iter().take(WORDS_BEFORE_SECRETS_MAX).position(|word| is_before_secret(word));
+        if let Some(at) = shown.filter(|at| at + 1 < words.len()) {
+            // The provider of `dns` is none.
+            let count = at + 1 + usize::from(words[at].ends_with("dns"));
+            words.truncate(count);
+            words.push("…");
+        }
         let text = words.join(" ").replace(['\n', '\r'], " ");
-        out.write_str(&shortened(&text))?;
+        out.write_str(&shortened(&printable(&text)))?;
         if self.blocks.is_empty() { Ok(()) } else { out.write_str(" { … }") }
     }
+}
+
+/// Words of a statement among which one that precedes secrets is looked for.
+const WORDS_BEFORE_SECRETS_MAX: usize = 3;
+
+/// Whether the next words of a statement may be secrets: tokens of a DNS provider, keys of an authority, passwords.
+fn is_before_secret(word: &str) -> bool {
+    const WORDS: [&str; 7] = ["dns", "acme_dns", "eab", "issuer", "cert_issuer", "secret", "authorization"];
+    WORDS.contains(&&*word.to_ascii_lowercase())
+}
+
+/// Whether a character has an effect on a terminal or on the order of others on a line: controls, the ends of lines
+/// among them, and those of bidirectional text (UAX #9).
+pub(crate) fn has_effect(character: char) -> bool {
+    let is_bidirectional =
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || is_bidirectional
+}
+
+/// The text for one line of the report or of a comment.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(has_effect) {
+        return Cow::Borrowed(text);
+    }
+    let one = |next: char| if has_effect(next) { next.escape_unicode().to_string() } else { next.to_string() };
+    Cow::Owned(text.chars().map(one).collect())
 }
 
 /// The start of a text that is too long for a line of the report.

@@ -1,6 +1,7 @@
 //! Writes the model as a configuration file, with a comment above each section that says where it comes from.
 
 use crate::model::{Certificates, Domain, Model};
+use crate::syntax::printable;
 use crate::toml_text::{Value, key, last_of_each, quoted};
 use std::path::PathBuf;
 
@@ -92,6 +93,7 @@ impl Writer {
     fn domain(&mut self, domain: &Domain, files: &[PathBuf], has_acme: bool) {
         let Some((name, aliases)) = domain.names.split_first() else { return };
         let file = files.get(domain.at.file).map(|path| path.display().to_string()).unwrap_or_default();
+        let file = printable(&file);
         let section = format!("domain.{}", quoted(name));
         self.text.push_str(&format!("\n# From {file}:{}.\n[{section}]\n", domain.at.line));
         if let Some(site) = &domain.site {

@@ -85,7 +85,7 @@ mod tests {
     fn sections_have_attributes() {
         for (text, expected) in [
             ("server:\n\tport: 53 # c\nzone:\n  name: \"a.example\"\n", "server [port 53] | zone [name a.example]"),
-            ("key: name: k  secret: \"YQ==\"", "key [name k | secret YQ==]"),
+            ("key: name: k  secret: \"YQ==\"", "key [name k | secret …]"),
             ("zone:\n notify: 2001:db8::1@53 NOKEY", "zone [notify 2001:db8::1@53 NOKEY]"),
             ("zone:\n notify: 2001:db8:: k", "zone [notify 2001:db8:: k]"),
             ("a", "1:1: `a` follows no attribute"),
