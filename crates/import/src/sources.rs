@@ -11,8 +11,9 @@ use crate::model::Model;
 use crate::parsers;
 use crate::settings::included;
 use crate::source_files::{Parse, SourceFiles, Sources};
-use crate::syntax::Statement;
+use crate::syntax::{Statement, printable};
 use crate::table::{Row, page};
+use crate::toml_text::without_variables;
 use crate::writer;
 use std::path::PathBuf;
 
@@ -117,7 +118,7 @@ pub fn import(kind: SourceKind, paths: &[PathBuf], files: &mut dyn SourceFiles) 
             Ok(loaded) => statements.extend(loaded),
             Err(error) => {
                 let path = sources.paths.get(error.at.file).unwrap_or(path);
-                errors.push(format!("{}:{error}", path.display()));
+                errors.push(format!("{}:{error}", printable(&path.display().to_string())));
             }
         }
     }
@@ -125,12 +126,16 @@ pub fn import(kind: SourceKind, paths: &[PathBuf], files: &mut dyn SourceFiles) 
         return Err(errors);
     }
     if kind == SourceKind::Caddy {
-        statements = caddy::expand_snippets(statements);
+        statements = caddy::expand_snippets(&statements);
     }
     let (mut model, mut ledger) = (Model::default(), Ledger::default());
     ledger.unreadable(&sources.unreadable, &statements);
     kind.interpret(&statements, &mut model, &mut ledger);
-    let config = writer::write(&model, kind.name(), &sources.paths);
+    let mut config = writer::write(&model, kind.name(), &sources.paths);
+    // Only Caddy has variables of the environment, whose interpreter leaves no other text of this form.
+    if kind != SourceKind::Caddy {
+        config = without_variables(&config);
+    }
     let has_content = !model.domains.is_empty() || !model.catalogs.is_empty();
     Ok(Imported { config, has_content, report: ledger.finish(&statements, &sources.paths) })
 }

@@ -1,5 +1,6 @@
 //! Writes values of TOML.
 
+use crate::syntax::has_effect;
 use std::fmt;
 
 /// A value of the file.
@@ -80,6 +81,19 @@ pub(crate) fn key(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(is_bare) { text.to_owned() } else { quoted(text) }
 }
 
+/// The text of a value that the server reads as `text`, without a variable of the environment (`${NAME}`).
+pub(crate) fn without_variables(text: &str) -> String {
+    let is_byte = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_variable = |after: &str| after.split_once('}').is_some_and(|(name, _)| name.bytes().all(is_byte));
+    let mut parts = text.split("${");
+    let mut out = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        out.push_str(if is_variable(part) { "$${" } else { "${" });
+        out.push_str(part);
+    }
+    out
+}
+
 /// A basic string (TOML 1.0, "String").
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
@@ -90,10 +104,31 @@ pub(crate) fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            next if next.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(next))),
+            next if has_effect(next) => out.push_str(&format!("\\u{:04X}", u32::from(next))),
             next => out.push(next),
         }
     }
     out.push('"');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{quoted, without_variables};
+
+    #[test]
+    fn variables_are_text() {
+        for (text, expected) in [
+            ("plain $host", "plain $host"),
+            ("${HOME}/a", "$${HOME}/a"),
+            ("$${A} ${A1_}${b} ${A", "$$${A} $${A1_}${b} ${A"),
+        ] {
+            assert_eq!(without_variables(text), expected);
+        }
+    }
+
+    #[test]
+    fn characters_with_an_effect_are_escaped() {
+        assert_eq!(quoted("a\u{1b}\u{9b}\u{202e}\n\"\\é"), r#""a\u001B\u009B\u202E\n\"\\é""#);
+    }
 }

@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::model::{Certificates, Model};
 use crate::syntax::{Statement, Word};
 use crate::table::has_keys;
-use crate::toml_text::Value;
+use crate::toml_text::{Value, without_variables};
 use matcher::networks;
 use std::collections::HashMap;
 
@@ -40,7 +40,9 @@ pub(super) struct Options {
 }
 
 /// The statements with each snippet in place of its import.
-pub(crate) fn expand_snippets(statements: Vec<Statement>) -> Vec<Statement> {
+pub(crate) fn expand_snippets(statements: &[Statement]) -> Vec<Statement> {
+    let literal = |statement| with_words(statement, &|text| without_variables(text));
+    let statements: Vec<Statement> = statements.iter().map(literal).collect();
     let mut snippets = HashMap::new();
     for statement in &statements {
         if let Some(name) = statement.name().strip_prefix('(').and_then(|name| name.strip_suffix(')')) {
@@ -89,16 +91,21 @@ fn expand(
 
 /// A statement of a snippet with the arguments of its import.
 fn with_arguments(statement: &Statement, arguments: &[Word]) -> Statement {
-    let word = |word: &Word| {
-        let mut text = word.text.clone();
+    with_words(statement, &|text| {
+        let mut text = text.to_owned();
         for (index, argument) in arguments.iter().enumerate() {
             for name in [format!("{{args[{index}]}}"), format!("{{args.{index}}}")] {
                 text = text.replace(&name, &argument.text);
             }
         }
-        Word { text, at: word.at }
-    };
-    let block = |block: &Vec<Statement>| block.iter().map(|nested| with_arguments(nested, arguments)).collect();
+        text
+    })
+}
+
+/// A statement with each word changed.
+fn with_words(statement: &Statement, change: &dyn Fn(&str) -> String) -> Statement {
+    let word = |word: &Word| Word { text: change(&word.text), at: word.at };
+    let block = |block: &Vec<Statement>| block.iter().map(|nested| with_words(nested, change)).collect();
     Statement {
         name: word(&statement.name),
         arguments: statement.arguments.iter().map(word).collect(),

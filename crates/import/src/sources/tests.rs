@@ -232,6 +232,37 @@ fn section_of_certificates_is_written_only_for_automatic_ones() {
     }
 }
 
+/// Text of the other server is no variable of the environment here, except those of Caddy.
+#[test]
+fn only_variables_of_caddy_are_variables() {
+    let check = |kind, text: &str, expected: &str| {
+        let config = import(kind, &[PathBuf::from("main")], &mut OneFile(text)).expect("imported").config;
+        assert!(config.contains(expected), "{config}");
+    };
+    let zone = "zone a.example { type primary; file \"/z/${HOME}/$${B}\"; };";
+    check(SourceKind::Named, zone, "zone = \"/z/$${HOME}/$$${B}\"");
+    let site = "a.example {\n\troot * /srv/{$FOLDER}/${HOME}\n\tfile_server\n}\n";
+    check(SourceKind::Caddy, site, "site = \"/srv/${FOLDER}/$${HOME}\"");
+}
+
+#[test]
+fn report_has_no_secrets_and_no_control_characters() {
+    let report = |kind, text: &str| {
+        let imported = import(kind, &[PathBuf::from("main")], &mut OneFile(text)).expect("imported");
+        imported.report.to_string()
+    };
+    let options = "{\n\tacme_dns cloudflare TOKEN\n\tcert_issuer zerossl TOKEN\n}\n";
+    let tls = "tls {\n\t\tdns route53 TOKEN\n\t\tdns cloudflare {\n\t\t\tapi_token TOKEN\n\t\t}\n\t\teab id TOKEN\n\t}";
+    let site = format!("{options}a.example {{\n\troot * /a\n\tfile_server\n\t{tls}\n\ta\u{1b}[2J\u{202e} b\n}}\n");
+    let text = report(SourceKind::Caddy, &site);
+    assert!(!text.contains("TOKEN") && text.contains("acme_dns cloudflare …"), "{text}");
+    assert!(text.contains("a\\u{1b}[2J\\u{202e} b") && !text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    let server = "server { listen 80; root /a; location / { proxy_pass https://b; \
+                  proxy_set_header Authorization \"Basic TOKEN\"; } x \"authorization: TOKEN\"; }";
+    let text = report(SourceKind::Nginx, server);
+    assert!(!text.contains("Basic TOKEN"), "{text}");
+}
+
 /// The header that names the client may be said before the proxies.
 #[test]
 fn header_of_proxies_may_come_first() {
