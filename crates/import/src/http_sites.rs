@@ -7,6 +7,7 @@ use crate::model::{Certificates, Domain, Listeners, Model, RedirectRule};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
 use sanderling_site_rules::ascii_form;
+use std::collections::{BTreeMap, HashSet};
 
 /// A server or a site.
 pub(crate) struct Server<'s> {
@@ -69,13 +70,36 @@ pub(crate) fn add(servers: Vec<Server<'_>>, model: &mut Model, ledger: &mut Ledg
     }
     let (redirects, contents): (Vec<_>, Vec<_>) = servers.into_iter().partition(|server| server.redirect.is_some());
     contents.into_iter().for_each(|server| add_content(server, model, ledger));
-    redirects.into_iter().for_each(|server| add_redirect(server, model, ledger));
+    let mut rules = HostRules::default();
+    redirects.into_iter().for_each(|server| add_redirect(server, &mut rules, model, ledger));
+    rules.finish(model);
     finish(model);
 }
 
-/// The index of the domain with this host.
-fn domain_of(model: &Model, host: &str) -> Option<usize> {
-    model.domains.iter().position(|domain| domain.names.iter().any(|name| name == host))
+/// Redirects of hosts, which precede the other rules of their domains; the last one is the first.
+#[derive(Default)]
+struct HostRules {
+    /// By the index of the domain.
+    rules: BTreeMap<usize, Vec<RedirectRule>>,
+    known: HashSet<(usize, String)>,
+}
+
+impl HostRules {
+    /// Adds a redirect of `host`, unless its domain at `index` has one.
+    fn add(&mut self, index: usize, host: &str, url: &str, status: u16) {
+        if self.known.insert((index, host.to_owned())) {
+            let rule =
+                RedirectRule { from: format!("https://{host}/*"), to: Some(url.to_owned()), status, force: None };
+            self.rules.entry(index).or_default().push(rule);
+        }
+    }
+
+    fn finish(self, model: &mut Model) {
+        for (index, mut rules) in self.rules {
+            rules.reverse();
+            model.domains[index].redirects.splice(..0, rules);
+        }
+    }
 }
 
 fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
@@ -91,12 +115,12 @@ fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     if serves_http && domain.certificates != Certificates::None {
         domain.set("https_redirect", Value::Boolean(false));
     }
-    if let Some(index) = hosts.iter().find_map(|host| domain_of(model, host)) {
+    if let Some(index) = hosts.iter().find_map(|host| model.site_of(host)) {
         merge(domain, &hosts, index, statement, model, ledger);
         return;
     }
     if hosts.is_empty() {
-        if let Some(index) = domain_of(model, "*") {
+        if let Some(index) = model.site_of("*") {
             merge(domain, &["*".to_owned()], index, statement, model, ledger);
             return;
         }
@@ -112,7 +136,7 @@ fn add_content(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     }
     domain.at = statement.name.at;
     domain.names = hosts;
-    model.domains.push(domain);
+    model.add_site(domain);
 }
 
 /// Adds a second server for hosts of the domain at `index`: one for HTTP and one for HTTPS, in most cases.
@@ -124,7 +148,7 @@ fn merge(
     model: &mut Model,
     ledger: &mut Ledger,
 ) {
-    let new: Vec<String> = hosts.iter().filter(|host| domain_of(model, host).is_none()).cloned().collect();
+    let new: Vec<String> = hosts.iter().filter(|host| model.site_of(host).is_none()).cloned().collect();
     let domain = &mut model.domains[index];
     if other.site != domain.site || other.routes != domain.routes {
         let reason =
@@ -132,7 +156,8 @@ fn merge(
         ledger.miss(statement, reason, "give one of the two another host name, or run a second server");
         return;
     }
-    domain.names.extend(new);
+    new.into_iter().for_each(|host| model.add_host(host, index));
+    let domain = &mut model.domains[index];
     if domain.certificates == Certificates::None && other.certificates != Certificates::None {
         std::mem::swap(domain, &mut other);
         domain.names.clone_from(&other.names);
@@ -151,12 +176,12 @@ fn merge(
     }
 }
 
-fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
+fn add_redirect(server: Server<'_>, rules: &mut HostRules, model: &mut Model, ledger: &mut Ledger) {
     let Server { statement, hosts, domain, .. } = server;
     let Some(Redirect { to, status }) = server.redirect else { return };
     let url = match to {
         Target::Https => {
-            if hosts.iter().any(|host| domain_of(model, host).is_none()) {
+            if hosts.iter().any(|host| model.site_of(host).is_none()) {
                 let reason = "requests are redirected to HTTPS only for hosts that have a site with a certificate";
                 ledger.differ(statement, reason, "nothing is needed if these are all hosts");
             }
@@ -168,18 +193,17 @@ fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
     let target = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or(""));
     let mut others = Vec::new();
     for host in hosts {
-        match (domain_of(model, &host), domain_of(model, target)) {
+        match (model.site_of(&host), model.site_of(target)) {
             // The redirect of HTTP to HTTPS, which a certificate brings with it.
             (Some(_), _) if host == target => {}
             (Some(_), _) if host == "*" => {
                 ledger.miss(statement, "another site answers for any host already", "remove one of the two");
             }
-            (Some(own), _) => add_host_rule(&mut model.domains[own], &host, &url, status),
+            (Some(own), _) => rules.add(own, &host, &url, status),
             (None, Some(of_target)) if !host.starts_with('*') => {
-                let of_target = &mut model.domains[of_target];
-                add_host_rule(of_target, &host, &url, status);
-                of_target.names.push(host);
-                add_certificates(of_target, &domain.certificates);
+                rules.add(of_target, &host, &url, status);
+                model.add_host(host, of_target);
+                add_certificates(&mut model.domains[of_target], &domain.certificates);
             }
             (None, _) => others.push(host),
         }
@@ -195,14 +219,7 @@ fn add_redirect(server: Server<'_>, model: &mut Model, ledger: &mut Ledger) {
         }
         // A domain needs files or a route, which no request gets here.
         backends::add_response(&mut domain, "/*", 404, "");
-        model.domains.push(domain);
-    }
-}
-
-fn add_host_rule(domain: &mut Domain, host: &str, url: &str, status: u16) {
-    let from = format!("https://{host}/*");
-    if domain.redirects.iter().all(|rule| rule.from != from) {
-        domain.redirects.insert(0, RedirectRule { from, to: Some(url.to_owned()), status, force: None });
+        model.add_site(domain);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::syntax::Position;
 use crate::toml_text::Value;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// The whole configuration.
@@ -31,12 +31,31 @@ pub(crate) struct Model {
     pub(crate) domains: Vec<Domain>,
     /// The names of the zones, those that are catalogs too.
     zone_names: HashSet<String>,
+    /// The indexes of the domains with sites, by host.
+    sites: HashMap<String, usize>,
 }
 
 impl Model {
     /// Takes the name of a zone. Whether no other zone has it.
     pub(crate) fn claim(&mut self, name: &str) -> bool {
         self.zone_names.insert(name.to_owned())
+    }
+
+    /// The index of the domain whose site has this host.
+    pub(crate) fn site_of(&self, host: &str) -> Option<usize> {
+        self.sites.get(host).copied()
+    }
+
+    /// Adds a domain with a site, whose hosts no other one has.
+    pub(crate) fn add_site(&mut self, domain: Domain) {
+        self.sites.extend(domain.names.iter().map(|name| (name.clone(), self.domains.len())));
+        self.domains.push(domain);
+    }
+
+    /// Adds a host, which no other site has, to the domain at `index`.
+    pub(crate) fn add_host(&mut self, host: String, index: usize) {
+        self.sites.insert(host.clone(), index);
+        self.domains[index].names.push(host);
     }
 
     /// Sets a limit, unless it has another value already. Whether it has this value now.
@@ -105,7 +124,7 @@ pub(crate) struct Catalog {
 }
 
 /// Another server: an address or a network, a key, or both.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Peer {
     pub(crate) address: Option<String>,
     pub(crate) key: Option<String>,

@@ -4,7 +4,7 @@ use crate::ledger::Ledger;
 use crate::model::{Model, Peer, Tsig};
 use crate::syntax::Statement;
 use crate::toml_text::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 
 /// Algorithms of TSIG that are not obsolete.
@@ -122,7 +122,7 @@ impl Transfers {
     /// The `secondaries`, which are notified and can transfer the zone, and `transfer_allow`. That some of the servers
     /// to notify could not transfer the zone before is noted at `statement`.
     pub(crate) fn split(mut self, statement: &Statement, ledger: &mut Ledger) -> (Vec<Peer>, Vec<Peer>) {
-        let (mut secondaries, mut is_wider) = (Vec::new(), false);
+        let (mut secondaries, mut known, mut is_wider) = (Vec::new(), HashSet::new(), false);
         for (address, key) in self.notify {
             let ip = address.ip().to_string();
             let is_own = |peer: &Peer| peer.address.as_deref() == Some(&*ip);
@@ -137,16 +137,12 @@ impl Transfers {
                 }
             };
             let peer = Peer { address: Some(crate::networks::peer_text(address)), key };
-            if !secondaries.contains(&peer) {
+            if known.insert(peer.clone()) {
                 secondaries.push(peer);
             }
         }
-        let mut allow: Vec<Peer> = Vec::new();
-        for peer in self.allow {
-            if !allow.contains(&peer) {
-                allow.push(peer);
-            }
-        }
+        known.clear();
+        let allow = self.allow.into_iter().filter(|peer| known.insert(peer.clone())).collect();
         if is_wider {
             let reason = "servers that are notified can transfer the zone, too";
             ledger.differ(statement, reason, "add a `key` to `secondaries`");
