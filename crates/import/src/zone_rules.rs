@@ -92,7 +92,8 @@ fn add_key(name: String, key: &SourceKey<'_>, model: &mut Model, ledger: &mut Le
         ledger.differ(key.statement, reason, nearest);
     }
     let secret_file = secret_file(&name);
-    let nearest = format!("write it into `{secret_file}`, which only root can read (chmod 600)");
+    let nearest =
+        format!("write it into `{secret_file}`, for root and the server alone: `chgrp sanderling`, `chmod 640`");
     ledger.by_hand(key.statement, "the secret of the key is in a file", nearest);
     let algorithm = if is_known { plain } else { "hmac-sha256".to_owned() };
     model.tsig.entry(name).or_insert(Tsig { algorithm, secret_file });
