@@ -133,10 +133,29 @@ fn is_to_journal() -> bool {
     *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()))
 }
 
+/// Whether a character changes the order of others on a line (UAX #9, explicit directional formatting).
+fn is_bidirectional(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `text` as a part of one line: as [`printable`], and without ends of lines and tabs.
+pub fn printable_in_line(text: &str) -> Cow<'_, str> {
+    let has_effect = |character: char| character.is_control() || is_bidirectional(character);
+    if !text.contains(has_effect) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len().saturating_mul(2));
+    for character in text.chars() {
+        if has_effect(character) { escaped.extend(character.escape_debug()) } else { escaped.push(character) }
+    }
+    Cow::Owned(escaped)
+}
+
 /// `text` with an escape sequence in place of each control character that could have an effect on a terminal, or on a
 /// program that reads a log: all but the end of a line and a tab.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let has_effect = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    let has_effect =
+        |character: char| character.is_control() && !matches!(character, '\n' | '\t') || is_bidirectional(character);
     let without_line_ends = || text.replace("\r\n", "\n").chars().any(has_effect);
     if !text.chars().any(has_effect) || !without_line_ends() {
         return Cow::Borrowed(text);
@@ -365,11 +384,13 @@ mod tests {
             ("a line\n\tanother one\r\n", "a line\n\tanother one\r\n"),
             ("\u{1b}]0;owned\u{7}", "\\u{1b}]0;owned\\u{7}"),
             ("good\rbad\r\n", "good\\rbad\r\n"),
+            ("a\u{202e}b\u{2066}", "a\\u{202e}b\\u{2066}"),
             ("\u{9b}31m\u{7f}\0 \u{e9}\"'", "\\u{9b}31m\\u{7f}\\0 \u{e9}\"'"),
         ] {
             assert_eq!(printable(text), expected);
             assert_eq!(printable(expected), expected);
         }
+        assert_eq!(printable_in_line("a\r\n\tb\u{1b}\u{9b}\u{200f}\u{e9}"), "a\\r\\n\\tb\\u{1b}\\u{9b}\\u{200f}\u{e9}");
         assert_eq!(lines_of(Level::Info, "a\u{1b}[2J\nb", false), "sanderling: a\\u{1b}[2J\nsanderling: b\n");
     }
 

@@ -7,6 +7,10 @@ mod zones;
 mod tests;
 
 use crate::facts::Facts;
+use sanderling_config::log::printable_in_line;
+
+/// Characters of a text of a finding.
+const TEXT_CHARS_MAX: usize = 2_000;
 
 /// A row of the table.
 struct Check {
@@ -72,13 +76,30 @@ impl Verdict {
     }
 }
 
-/// The verdicts of all checks.
+/// The verdicts of all checks. Their texts have parts that other programs and machines have chosen, so each is made
+/// printable and short.
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let of_check = |check: &Check| {
-        let finding = |(subject, verdict)| Finding { check: check.name, subject, verdict };
+        let finding = |(subject, verdict): Judgement| {
+            let verdict = match verdict {
+                Verdict::Good(text) => Verdict::Good(shown(&text)),
+                Verdict::Wrong { what, remedy } => Verdict::Wrong { what: shown(&what), remedy: shown(&remedy) },
+                Verdict::Unknown { why } => Verdict::Unknown { why: shown(&why) },
+            };
+            Finding { check: check.name, subject: shown(&subject), verdict }
+        };
         (check.judge)(facts).into_iter().map(finding).collect::<Vec<_>>()
     };
     ROWS.iter().flat_map(of_check).collect()
+}
+
+/// The text in a report.
+fn shown(text: &str) -> String {
+    let printable = printable_in_line(text);
+    match printable.char_indices().nth(TEXT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &printable[..end]),
+        None => printable.into_owned(),
+    }
 }
 
 /// The questions that only a machine elsewhere can answer, as commands to run there.

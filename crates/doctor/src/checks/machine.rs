@@ -44,10 +44,10 @@ pub(super) fn server(facts: &Facts) -> Vec<Judgement> {
             vec![judgement(Verdict::good(text))]
         }
         ServerFacts::Running(running) => {
-            // The messages of the server have their remedy at the end.
-            let wrong = |problem: &String| {
-                let (what, remedy) = problem.split_once("; ").unwrap_or((problem, "`sanderling status` shows more"));
-                judgement(Verdict::wrong(what, remedy))
+            // The messages of the server have their remedy at the end. Another program may have its control socket.
+            let wrong = |problem: &String| match problem.split_once("; ") {
+                Some((what, remedy)) => judgement(Verdict::wrong(what, format!("the server says: {remedy}"))),
+                None => judgement(Verdict::wrong(problem, "`sanderling status` shows more")),
             };
             running.problems.iter().map(wrong).collect()
         }
@@ -119,11 +119,18 @@ fn remedy_of_taken_port(
             "set `DNSStubListener=no` in /etc/systemd/resolved.conf and run `systemctl restart systemd-resolved`, or \
              set {key} to the other addresses of this machine"
         ),
-        (name, false) => format!(
+        (name, false) if is_unit_name(name) => format!(
             "stop it (`kill {pid}`; if it is a service, `systemctl disable --now {name}`), or set {key} to \
              another address"
         ),
+        (_, false) => format!("stop it (`kill {pid}`), or set {key} to another address"),
     }
+}
+
+/// Whether a command can have the name of a program, which any user can choose.
+fn is_unit_name(name: &str) -> bool {
+    let is_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.bytes().all(is_byte)
 }
 
 /// The limit of open files.

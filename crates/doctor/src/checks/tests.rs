@@ -644,6 +644,62 @@ fn unknown_is_not_wrong() {
 }
 
 #[test]
+fn texts_of_others_have_no_effect_on_a_terminal() {
+    const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\r\n\u{202e}";
+    let plants: [Plant; 5] = [
+        |facts| facts.ports[0].holder = other(HOSTILE, "0.0.0.0:80"),
+        |facts| {
+            let problems = vec![format!("zone {HOSTILE} is kept; run {HOSTILE}"), HOSTILE.to_owned()];
+            facts.server = ServerFacts::Running(Running { problems, ..Running::default() });
+        },
+        |facts| facts.problem("error", HOSTILE, HOSTILE),
+        |facts| facts.config_file = HOSTILE.to_owned(),
+        |facts| facts.zone().servers[1].answer = ServerAnswer::Lame(HOSTILE.repeat(1_000)),
+    ];
+    for plant in plants {
+        let mut facts = healthy();
+        plant(&mut facts);
+        for finding in judge(&facts) {
+            let texts = match &finding.verdict {
+                Verdict::Good(text) | Verdict::Unknown { why: text } => vec![text],
+                Verdict::Wrong { what, remedy } => vec![what, remedy],
+            };
+            for text in texts.into_iter().chain([&finding.subject]) {
+                assert!(!text.contains(|next: char| next.is_control() || next == '\u{202e}'), "{text:?}");
+                assert!(text.chars().count() <= TEXT_CHARS_MAX + 1, "{} characters", text.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn command_has_only_the_name_of_a_unit() {
+    for (name, is_named) in
+        [("nginx", true), ("a_b.c:d-e@", false), ("--now", false), ("a;reboot", false), ("é", false)]
+    {
+        let mut facts = healthy();
+        facts.ports[0].holder = other(name, "0.0.0.0:80");
+        let findings = judge(&facts);
+        let remedy = findings.iter().find_map(|finding| match &finding.verdict {
+            Verdict::Wrong { remedy, .. } => Some(remedy),
+            _ => None,
+        });
+        let remedy = remedy.expect("the port is taken");
+        assert_eq!(remedy.contains(name), is_named, "{remedy}");
+        assert!(remedy.contains("kill "), "{remedy}");
+    }
+}
+
+#[test]
+fn remedy_of_the_server_is_shown_as_its_words() {
+    let mut facts = healthy();
+    let problems = vec!["the zone a.test is kept; create the file".to_owned()];
+    facts.server = ServerFacts::Running(Running { problems, ..Running::default() });
+    let expected = Verdict::wrong("the zone a.test is kept", "the server says: create the file");
+    assert!(judge(&facts).iter().any(|finding| finding.verdict == expected));
+}
+
+#[test]
 fn keys_that_are_not_ready_need_no_ds_record() {
     let mut facts = healthy();
     facts.own().wanted_ds.clear();
