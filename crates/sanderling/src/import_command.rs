@@ -1,12 +1,17 @@
 //! The command `import`: reads the configuration of another server, and writes one of this server with a report.
 
-use crate::init::write_new;
-use sanderling_config::diagnostic::error_text;
+use crate::init::{FILE_MODE, write_new};
+use sanderling_config::diagnostic::{Diagnostic, error_text};
+use sanderling_config::log::printable_in_line;
 use sanderling_config::{ConfigSource, DEFAULT_FILES};
 use sanderling_import::{FILE_BYTES_MAX, SourceFiles, SourceKind, import};
-use std::fs::{self, File};
+use sanderling_os::file::open_regular;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// Only its owner reads the report: it quotes statements, and some of them have secrets.
+const REPORT_MODE: u32 = 0o600;
 
 /// An import.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,19 +37,20 @@ impl ImportCommand {
             && let Err(problems) = ConfigSource::File(file).parse(imported.config.as_bytes())
         {
             report.push_str("\nCorrect these errors in the result:\n");
-            problems.iter().for_each(|problem| report.push_str(&format!("{problem}\n")));
+            let line = |problem: &Diagnostic| format!("{}\n", printable_in_line(&problem.to_string()));
+            problems.iter().for_each(|problem| report.push_str(&line(problem)));
         }
-        write(self.out.as_deref(), &mut io::stdout(), &imported.config)?;
-        write(self.report.as_deref(), &mut io::stderr(), &report)?;
+        write(self.out.as_deref(), FILE_MODE, &mut io::stdout(), &imported.config)?;
+        write(self.report.as_deref(), REPORT_MODE, &mut io::stderr(), &report)?;
         if imported.has_content { Ok(()) } else { Err("nothing in the files can be served".to_owned()) }
     }
 }
 
 /// Writes `text` to a new file at `path`, or to `stream` without one.
-fn write(path: Option<&Path>, stream: &mut dyn Write, text: &str) -> Result<(), String> {
+fn write(path: Option<&Path>, mode: u32, stream: &mut dyn Write, text: &str) -> Result<(), String> {
     match path {
         None => stream.write_all(text.as_bytes()).map_err(|error| format!("cannot write: {}", error_text(&error))),
-        Some(path) => write_new(path, text),
+        Some(path) => write_new(path, text, mode),
     }
 }
 
@@ -54,10 +60,7 @@ struct Disk;
 impl SourceFiles for Disk {
     fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
         let text = |error: io::Error| error_text(&error);
-        let file = File::open(path).map_err(text)?;
-        if !file.metadata().map_err(text)?.is_file() {
-            return Err("it is not a regular file".to_owned());
-        }
+        let file = open_regular(path).map_err(text)?;
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(text)?;
         Ok(content)

@@ -2,19 +2,26 @@
 //! enter at the registrar. It overwrites nothing but a configuration that has only comments.
 
 use crate::init_files::{Plan, SITE_FOLDER, ZONE_FOLDER, configuration, page, zone, zone_file};
+use crate::state_files::replace;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
 use sanderling_config::{DEFAULT_FILES, DEFAULT_STATE, DomainName, OWN_USER};
+use sanderling_os::file::open_regular_without_link;
 use sanderling_os::interfaces::{self, is_public};
 use sanderling_os::process::effective_uid;
 use sanderling_os::user::User;
-use std::fs::{self, File};
-use std::io::{self, BufRead, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const CONFIG_FILE: &str = DEFAULT_FILES[0];
 const PAGE_FILE: &str = "index.html";
+/// Bytes of the longest configuration with only comments. That of a package has less than 1000.
+const COMMENTS_BYTES_MAX: u64 = 64 * 1024;
+/// Of a new file that every user may read.
+pub(crate) const FILE_MODE: u32 = 0o666;
 /// The state folder of a user that is not root, next to the configuration.
 const STATE_FOLDER: &str = "state";
 /// The unit of a package, which serves the configuration in /etc/sanderling.
@@ -93,18 +100,18 @@ impl Init {
             let folder = self.folder.join(folder);
             fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         }
-        write_new(zone_file, &zone(plan))?;
+        write_new(zone_file, &zone(plan), FILE_MODE)?;
         let page_file = self.folder.join(SITE_FOLDER).join(PAGE_FILE);
         // A site that exists already is served as it is.
         let is_empty = fs::read_dir(self.folder.join(SITE_FOLDER)).is_ok_and(|mut entries| entries.next().is_none());
         if is_empty {
-            write_new(&page_file, &page(&plan.name))?;
+            write_new(&page_file, &page(&plan.name), FILE_MODE)?;
         }
         if has_only_comments(config_file) {
-            let written = fs::write(config_file, configuration(plan));
+            let written = replace(config_file, configuration(plan).as_bytes(), FILE_MODE);
             written.map_err(|error| format!("cannot write {}: {}", config_file.display(), error_text(&error)))?;
         } else {
-            write_new(config_file, &configuration(plan))?;
+            write_new(config_file, &configuration(plan), FILE_MODE)?;
         }
         Ok(is_empty)
     }
@@ -215,15 +222,19 @@ fn registrar(plan: &Plan) -> String {
     text
 }
 
-/// Whether it is a configuration without a key, as a package installs it.
+/// Whether it is a configuration without a key, as a package installs it: a short file, and no link to one.
 fn has_only_comments(file: &Path) -> bool {
     let is_comment = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-    fs::read_to_string(file).is_ok_and(|text| text.lines().all(is_comment))
+    let mut text = String::new();
+    let read =
+        open_regular_without_link(file).and_then(|file| file.take(COMMENTS_BYTES_MAX + 1).read_to_string(&mut text));
+    read.is_ok() && text.len() as u64 <= COMMENTS_BYTES_MAX && text.lines().all(is_comment)
 }
 
-/// Writes `text` to a new file.
-pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), String> {
-    let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+/// Writes `text` to a new file with this `mode`.
+pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), String> {
+    let file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
         let is_present = error.kind() == io::ErrorKind::AlreadyExists;
         let remedy = if is_present { "; choose another name, or remove the file" } else { "" };
@@ -256,6 +267,24 @@ mod tests {
 
     fn addresses(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    #[test]
+    fn only_a_short_file_of_comments_is_replaced() {
+        let folder = tempfile::tempdir().expect("created");
+        let path = |name: &str| folder.path().join(name);
+        let check = |name: &str, text: &str, expected: bool| {
+            fs::write(path(name), text).expect("written");
+            assert_eq!(has_only_comments(&path(name)), expected, "{name}");
+        };
+        check("comments", "# a comment\n\n  # another one\n", true);
+        check("key", "# a comment\nstate = \"x\"\n", false);
+        check("long", &"#\n".repeat(COMMENTS_BYTES_MAX as usize / 2), true);
+        check("longer", &"#\n".repeat(COMMENTS_BYTES_MAX as usize / 2 + 1), false);
+        std::os::unix::fs::symlink(path("comments"), path("link")).expect("linked");
+        assert!(!has_only_comments(&path("link")) && !has_only_comments(folder.path()));
+        replace(&path("link"), b"new", FILE_MODE).expect("replaced");
+        assert!(!path("link").is_symlink() && has_only_comments(&path("comments")));
     }
 
     #[test]

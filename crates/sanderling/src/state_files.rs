@@ -161,8 +161,8 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// Gives the file at `path` this content atomically, and `mode` if it is new.
-fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+/// Gives the file at `path` this content atomically, and `mode` if it is new. A link there is replaced, not followed.
+pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = path.with_file_name(format!(".new-{name}"));
     let before = fs::metadata(path).ok();
