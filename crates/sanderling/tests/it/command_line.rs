@@ -1,5 +1,6 @@
 //! Help, announcements and error messages of the program.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -135,6 +136,44 @@ fn unusable_configuration_or_zone_file_is_refused_at_once() {
             assert!(ended.errors.contains("; ") && !ended.errors.contains("os error"), "no remedy: {ended}");
         }
     }
+}
+
+#[test]
+fn import_waits_for_no_fifo_and_its_report_is_private() {
+    let server = b"server { listen 80; server_name a.example; root /a; gzip_vary on; x y; }\n";
+    let directory = TestDirectory::with(&[("nginx.conf", server)]);
+    let (file, report) = (directory.argument("nginx.conf"), directory.argument("report"));
+    let imported = run(&["import", "nginx", &file, "--report", &report]);
+    assert_eq!(imported.code(), Some(0), "{imported}");
+    let mode = std::fs::metadata(&report).expect("written").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "{mode:o}");
+    let fifo = directory.argument("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()));
+    let ended = run_to_end(program(&["import", "nginx", &fifo]), DEADLINE);
+    assert!(ended.code() == Some(1) && ended.errors.contains("it is not a regular file"), "{ended}");
+}
+
+/// Root may be in a folder such as /tmp.
+#[test]
+fn configuration_of_a_folder_that_others_can_write_is_ignored_by_root() {
+    let config = b"[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.example\"]\nsite = \"public\"\n";
+    let directory = TestDirectory::with(&[("sanderling.toml", config), ("public/index.html", b"hi")]);
+    let uid = std::fs::metadata(directory.path()).expect("it exists").uid();
+    for (mode, is_used) in [(0o755, true), (0o777, uid != 0)] {
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(mode)).expect("its owner may");
+        let mut command = program(&["config"]);
+        command.current_dir(directory.path()).env_remove("SANDERLING_CONFIG");
+        let ended = run_to_end(command, DEADLINE);
+        let is_ignored = ended.errors.contains("sanderling.toml is ignored, since other users can write .;");
+        assert_eq!(ended.text().contains("127.0.0.1:0"), is_used, "{mode:o}: {ended}");
+        assert_eq!(is_ignored, !is_used, "{mode:o}: {ended}");
+    }
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut program = sanderling();
+    program.args(arguments);
+    program
 }
 
 /// The message names what failed, the system call with its object, and the remedy.
