@@ -12,10 +12,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Time for a connection, and for its handshake.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Addresses of a host that are looked at.
+const ADDRESSES_MAX: usize = 16;
+/// Connections at the same time, of all hosts.
+const CONNECTIONS_MAX: usize = 128;
 
 /// A host.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub struct HostView {
     pub host: DomainName,
     /// Its addresses, or why they are not known.
     pub addresses: Result<Vec<IpAddr>, String>,
+    /// Further addresses, which were left out.
+    pub left_out_count: usize,
     /// The connections to them.
     pub connections: Vec<ConnectionView>,
 }
@@ -59,6 +67,7 @@ pub(super) struct HostLook {
     name_servers: NameServers,
     resolvers: Resolvers,
     reader: ChainReader,
+    connections: Semaphore,
     config: Rc<Config>,
 }
 
@@ -70,25 +79,32 @@ impl HostLook {
             name_servers: NameServers::new(Rc::clone(&config)),
             resolvers: Resolvers::new(&config),
             reader: ChainReader::new(&roots),
+            connections: Semaphore::new(CONNECTIONS_MAX),
             config,
         }
     }
 
-    pub(super) async fn at(&self, host: DomainName) -> HostView {
-        let addresses = self.addresses(&host).await;
-        let mut connections = Vec::new();
-        for address in addresses.iter().flatten() {
-            for service in [Service::Http, Service::Https] {
-                let Some(port) = self.config.listen(service).iter().map(SocketAddr::port).find(|port| *port != 0)
-                else {
-                    continue;
-                };
-                let address = SocketAddr::new(*address, port);
-                let connection = self.connect(address, service, &host).await;
-                connections.push(ConnectionView { service, address, connection });
-            }
+    pub(super) async fn at(self: Rc<Self>, host: DomainName) -> HostView {
+        let mut addresses = self.addresses(&host).await;
+        let left_out_count = addresses.as_ref().map_or(0, |found| found.len().saturating_sub(ADDRESSES_MAX));
+        if let Ok(found) = &mut addresses {
+            found.truncate(ADDRESSES_MAX);
         }
-        HostView { host, addresses, connections }
+        let mut tasks = JoinSet::new();
+        let services = [Service::Http, Service::Https];
+        let places = addresses.iter().flatten().flat_map(|address| services.map(|service| (*address, service)));
+        for (index, (ip, service)) in places.enumerate() {
+            let Some(port) = self.config.listen(service).iter().map(SocketAddr::port).find(|port| *port != 0) else {
+                continue;
+            };
+            let (look, host, address) = (Rc::clone(&self), host.clone(), SocketAddr::new(ip, port));
+            tasks.spawn_local(async move {
+                let _permit = look.connections.acquire().await.expect("the semaphore is never closed");
+                let connection = look.connect(address, service, &host).await;
+                (index, ConnectionView { service, address, connection })
+            });
+        }
+        HostView { host, addresses, left_out_count, connections: super::in_order(tasks).await }
     }
 
     /// The addresses that clients find: those in a zone of this server, else those that a resolver finds.

@@ -37,7 +37,11 @@ pub(super) fn addresses(facts: &Facts) -> Vec<Judgement> {
                 let remedy = "add A and AAAA records to its zone, or remove the name from the configuration";
                 vec![Verdict::wrong("it has no address", remedy)]
             }
-            Ok(addresses) => addresses.iter().map(judge).collect(),
+            Ok(addresses) => {
+                let why = || Verdict::unknown(format!("{} more addresses are not looked at", host.left_out_count));
+                let left_out = (host.left_out_count > 0).then(why);
+                addresses.iter().map(judge).chain(left_out).collect()
+            }
         };
         verdicts.into_iter().map(|verdict| (host.host.to_string(), verdict)).collect()
     })

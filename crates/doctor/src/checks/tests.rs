@@ -104,6 +104,7 @@ fn host_view() -> HostView {
         ConnectionView { service, address: socket(address), connection }
     };
     HostView {
+        left_out_count: 0,
         host: DomainName::parse(HOST).expect("a name"),
         addresses: Ok(vec![ip("5.9.1.2"), ip("2a01:4f8::2")]),
         connections: vec![
@@ -608,7 +609,7 @@ fn each_fault_is_named_with_its_remedy() {
 
 #[test]
 fn unknown_is_not_wrong() {
-    let plants: [(&str, Plant); 13] = [
+    let plants: [(&str, Plant); 14] = [
         ("delegation", |facts| {
             facts.view().zones.clear();
             facts.view().hosts.clear();
@@ -619,6 +620,7 @@ fn unknown_is_not_wrong() {
             facts.ports[0].needs_root = true;
         }),
         ("delegation", |facts| facts.view().left_out_count = 3),
+        ("addresses", |facts| facts.host().left_out_count = 3),
         ("clock", |facts| facts.view().clock = None),
         ("clock", |facts| facts.view().clock = Some(Err("no network".to_owned()))),
         ("delegation", |facts| facts.zone().delegation = Err("no resolver".to_owned())),
