@@ -65,6 +65,10 @@ pub const KEY_FILE: &str = "privkey.pem";
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Maximum number of files and folders, below the folders of the state folder, whose owner is checked at startup.
 const CHECKED_ENTRIES_MAX: usize = 1_000_000;
+/// The remedy for a folder of another program's version or content. Another folder would be without the keys of signed
+/// zones.
+const REMEDY_OF_VERSION: &str = "install the later version again, or restore the backup from before the upgrade";
+const REMEDY_OF_CONTENT: &str = "set `state` to the path of the state folder, or restore the folder from its backup; it has the keys of signed zones";
 /// Files and folders that a warning names.
 const NAMED_ENTRIES_MAX: usize = 3;
 /// Bytes of a file that shows whether one can be written.
@@ -113,7 +117,7 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
         ErrorKind::PermissionDenied => {
             "change the folder's owner to the server's user (chown -R), and its mode to 0700"
         }
-        ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
+        ErrorKind::ReadOnlyFilesystem => "mount it writable; a new installation can set `state` to another folder",
         ErrorKind::NotFound => "create the folder above it, or set `state` to another one",
         _ => "",
     };
@@ -167,12 +171,31 @@ pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
     let file = Directory::open(path).and_then(|folder| folder.open_without_links(VERSION_FILE.as_bytes()));
     match file.and_then(|file| file.read_all(FILE_BYTES_MAX)) {
         Ok(version) => check_version(path, &version)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        // It would be filled with new keys.
+        Err(error) if error.kind() == ErrorKind::NotFound => nested_folder(path).map_or(Ok(()), Err)?,
         // Root without the capability to read it: its owner can.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
         Err(error) => return Err(failed("read", &path.join(VERSION_FILE), &error)),
     }
-    Ok(unusable_entries(path, user))
+    Ok(nested_folder(path).or_else(|| unusable_entries(path, user)))
+}
+
+/// A state folder in the state folder at `root`: a copy that was restored to the wrong place.
+fn nested_folder(root: &Path) -> Option<StateError> {
+    let entries = fs::read_dir(root).ok()?.flatten().take(CHECKED_ENTRIES_MAX);
+    let is_own =
+        |path: &Path| path.file_name().is_some_and(|name| FOLDERS.into_iter().chain(OTHERS).any(|own| name == own));
+    let is_file = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let mut paths = entries.map(|entry| entry.path());
+    let nested = paths.find(|path| !is_own(path) && is_file(path.join(VERSION_FILE)))?;
+    let (nested, root) = (nested.display(), root.display());
+    Some(problem(
+        format!("{nested} is a state folder in the state folder {root}: its keys and certificates are not used"),
+        format!(
+            "if it is a restored copy, stop the server, and move its content up: cp -a {nested}/. {root}/ && rm -r \
+             {nested}; if not, move it elsewhere"
+        ),
+    ))
 }
 
 fn remedy_of_owner(root: &Path, user: u32) -> String {
@@ -230,11 +253,11 @@ fn check_version(path: &Path, text: &[u8]) -> Result<(), StateError> {
         Some(VERSION) => Ok(()),
         Some(version) => Err(problem(
             format!("the state folder {path} has version {version}, and this program supports version {VERSION}"),
-            "use the later version of the program, or set `state` to another folder",
+            REMEDY_OF_VERSION,
         )),
         None => Err(problem(
             format!("{path} is not a state folder: its file `{VERSION_FILE}` is not a number"),
-            "set `state` to an empty folder",
+            REMEDY_OF_CONTENT,
         )),
     }
 }

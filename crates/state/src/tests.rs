@@ -36,6 +36,26 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     fs::write(path.join(VERSION_FILE), "99\n").expect("written");
     let error = check(&path, me).expect_err("a later version").to_string();
     assert!(error.contains("has version 99, and this program supports version"), "{error}");
+    assert!(error.contains("install the later version again") && !error.contains("another folder"), "{error}");
+    fs::write(path.join(VERSION_FILE), "text\n").expect("written");
+    let error = check(&path, me).expect_err("no version").to_string();
+    assert!(error.contains("restore the folder from its backup"), "{error}");
+}
+
+#[test]
+fn copy_that_was_restored_into_the_folder_is_noticed() {
+    let (_directory, path) = folder();
+    let me = fs::metadata(&path).expect("created").uid();
+    let copy = path.join("sanderling-2026-11-28");
+    prepare(&copy, None).expect("created");
+    fs::write(copy.join(VERSION_FILE), "1\n").expect("written");
+    let error = check(&path, me).expect_err("new keys would be made").to_string();
+    assert!(error.contains(&format!("cp -a {}/. {}/", copy.display(), path.display())), "{error}");
+    fs::write(path.join(VERSION_FILE), "1\n").expect("written");
+    let warning = check(&path, me).expect("it has its own content").expect("a warning").to_string();
+    assert!(warning.contains("is a state folder in the state folder"), "{warning}");
+    fs::remove_dir_all(&copy).expect("removed");
+    assert!(check(&path, me).expect("it can be used").is_none());
 }
 
 #[test]
@@ -168,9 +188,10 @@ fn folder_has_one_owner() {
 #[test]
 fn folder_of_a_later_version_is_refused() {
     let (_directory, path) = folder();
-    for (version, expected) in
-        [("2\n", "has version 2, and this program supports version 1; use the later"), ("x", "is not a state folder")]
-    {
+    for (version, expected) in [
+        ("2\n", "has version 2, and this program supports version 1; install the later"),
+        ("x", "is not a state folder"),
+    ] {
         fs::write(path.join(VERSION_FILE), version).expect("written");
         let error = StateFolder::open(&path).expect_err("refused").to_string();
         assert!(error.contains(expected), "{error}");
