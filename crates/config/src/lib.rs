@@ -64,7 +64,7 @@ pub use exit::Exit;
 pub use flags::{Flags, ProxyFlag, parse_proxy_argument, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
-pub use listen_address::parse_listen_address;
+pub use listen_address::{parse_listen_address, remedy_of_stub_resolver};
 pub use mail_policy::{MailPolicy, MailPolicyMode, complete_mail_policy};
 pub use name_validation::{ChallengeNames, NameValidation, ValidationMethod, is_challenge_token};
 pub use operator_text::without_byte_order_mark;

@@ -38,6 +38,14 @@ pub fn parse_listen_address(text: &str) -> Result<SocketAddr, Problem> {
     problem("for example 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
+/// The remedy if a stub resolver, such as systemd-resolved at 127.0.0.53, has port 53, and `setting` has the addresses.
+pub fn remedy_of_stub_resolver(setting: &str) -> String {
+    format!(
+        "set {setting} to the addresses of this machine instead of all of them, or set `DNSStubListener=no` in \
+         /etc/systemd/resolved.conf and run `systemctl restart systemd-resolved`"
+    )
+}
+
 /// The addresses of all listeners so far.
 #[derive(Default)]
 pub(super) struct ListenAddresses(Vec<(SocketAddr, Service)>);

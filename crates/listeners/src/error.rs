@@ -1,12 +1,15 @@
 //! The reason why an address cannot be bound, with the remedy for the operator.
 
 use sanderling_config::diagnostic::{Problem, error_text};
-use sanderling_config::{ConfigSource, Service};
+use sanderling_config::{ConfigSource, Service, remedy_of_stub_resolver};
 use std::io;
 use std::net::SocketAddr;
 
 /// The first port that every user may bind.
 const UNPRIVILEGED_PORT_MIN: u16 = 1024;
+
+/// The only port at which resolvers ask: another one is no remedy.
+const DNS_PORT: u16 = 53;
 
 /// An address cannot be bound.
 #[derive(Debug)]
@@ -32,7 +35,13 @@ impl BindError {
         let (cause, remedy) = match error.kind() {
             io::ErrorKind::AddrInUse => (
                 "address already in use".to_owned(),
-                format!("stop the other program or choose another port with {setting}"),
+                match *service == Service::Dns && address.port() == DNS_PORT {
+                    true => format!(
+                        "`sudo sanderling doctor` names the other program; if it is a stub resolver, {}",
+                        remedy_of_stub_resolver(&setting)
+                    ),
+                    false => format!("stop the other program or choose another port with {setting}"),
+                },
             ),
             io::ErrorKind::PermissionDenied if address.port() < UNPRIVILEGED_PORT_MIN => (
                 "permission denied".to_owned(),
@@ -58,10 +67,11 @@ mod tests {
 
     #[test]
     fn causes_have_a_remedy_for_the_source() {
-        let message = |address: &str, error, source| {
+        let of_service = |service, address: &str, error, source| {
             let address = address.parse().expect("an address");
-            BindError { service: Service::Http, address, error }.to_problem(&source).to_string()
+            BindError { service, address, error }.to_problem(&source).to_string()
         };
+        let message = |address: &str, error, source| of_service(Service::Http, address, error, source);
         let flags = || ConfigSource::Flags(Flags::default());
         let kind = |kind: io::ErrorKind| io::Error::from(kind);
         assert_eq!(
@@ -69,8 +79,13 @@ mod tests {
             "cannot listen on 127.0.0.1:8080: address already in use; stop the other program or choose another port with \
              --http"
         );
+        let file = || ConfigSource::File("x.toml".into());
+        let taken = of_service(Service::Dns, "0.0.0.0:53", kind(io::ErrorKind::AddrInUse), file());
+        for part in ["set `listen` in [dns] to the addresses of this machine", "`DNSStubListener=no`"] {
+            assert!(taken.contains(part) && !taken.contains("another port"), "{taken}");
+        }
         assert_eq!(
-            message("0.0.0.0:80", kind(io::ErrorKind::PermissionDenied), ConfigSource::File("x.toml".into())),
+            message("0.0.0.0:80", kind(io::ErrorKind::PermissionDenied), file()),
             "cannot listen on 0.0.0.0:80: permission denied; start as root or with the capability \
              CAP_NET_BIND_SERVICE, or choose a port from 1024 with `listen` in [http]"
         );

@@ -2,6 +2,7 @@
 
 use super::{Judgement, Verdict};
 use crate::facts::{CheckProblem, Facts, Holder, PortFacts, ServerFacts, Transport};
+use sanderling_config::remedy_of_stub_resolver;
 
 /// Problems of `sanderling check` that are shown.
 const PROBLEMS_SHOWN_MAX: usize = 20;
@@ -112,12 +113,9 @@ fn remedy_of_taken_port(
         ("sanderling", _) => {
             "it is another server of this kind, or one without this control socket: stop it".to_owned()
         }
+        (name, _) if name.starts_with("systemd-resolve") => remedy_of_stub_resolver(key),
         (_, true) => format!(
             "set {key} to the addresses of this machine instead of all of them: that program stays at its own address"
-        ),
-        (name, false) if name.starts_with("systemd-resolve") => format!(
-            "set `DNSStubListener=no` in /etc/systemd/resolved.conf and run `systemctl restart systemd-resolved`, or \
-             set {key} to the other addresses of this machine"
         ),
         (name, false) if is_unit_name(name) => format!(
             "stop it (`kill {pid}`; if it is a service, `systemctl disable --now {name}`), or set {key} to \
