@@ -67,6 +67,15 @@ impl DomainName {
         Ok(DomainName(name.to_ascii_lowercase()))
     }
 
+    /// Parses an argument of the command line, which may have other characters than ASCII.
+    ///
+    /// # Errors
+    /// Returns the reason why `text` is not a name.
+    pub fn parse_argument(text: &str) -> Result<DomainName, Problem> {
+        let ascii = if text.is_ascii() { None } else { ascii_form(text) };
+        DomainName::parse(ascii.as_deref().unwrap_or(text))
+    }
+
     /// The name in lower case, without a dot at the end: `www.example.com`; the root is `.`.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -9,6 +9,7 @@ mod domain;
 mod init;
 mod control;
 mod generate;
+mod manual_page;
 mod import;
 mod search;
 
@@ -553,7 +554,7 @@ Exit status: 0 if everything was copied, 1 if not, 2 for a wrong command line.")
     /// Switch to the newly installed binary without closing sockets
     ///
     /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than
-    /// `drain_timeout_ms` are aborted. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
+    /// `drain_timeout` are aborted. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
     /// the same, with the errors in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed
@@ -574,11 +575,11 @@ answer, 2 for a wrong command line.")]
     /// Stop the running server gracefully
     ///
     /// The server answers the requests that have been received or arrive within 200 ms, accepts no more connections,
-    /// and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server does the same;
-    /// a second SIGTERM stops it immediately.
+    /// and exits when all requests are finished or `drain_timeout` has passed. SIGTERM to the server does the same; a
+    /// second SIGTERM stops it immediately.
     #[command(after_help = "Examples:
   sanderling stop
-  sanderling stop --timeout 600         if drain_timeout_ms is long
+  sanderling stop --timeout 600         if drain_timeout is long
 
 Exit status: 0 if the server has stopped, 1 if it has not or did not answer, 2 for a wrong command
 line.")]
@@ -652,8 +653,9 @@ struct ServeArgs {
 
     /// An application that answers below a path, or for the whole host; can be repeated
     ///
-    /// ADDRESS is 127.0.0.1:3000, http://127.0.0.1:3000 or unix:/run/app.sock. Without PATH, the application answers
-    /// all requests, but those for files of FOLDER if there is one.
+    /// ADDRESS is 127.0.0.1:3000, http://127.0.0.1:3000 or unix:/run/app.sock. PATH begins with `/`, for example
+    /// /api/=127.0.0.1:3000. Without PATH, the application answers all requests, but those for files of FOLDER if there
+    /// is one.
     #[arg(long = "proxy", value_name = "[PATH=]ADDRESS", value_parser = parse_proxy_argument)]
     proxies: Vec<ProxyFlag>,
 
@@ -716,7 +718,7 @@ struct ServeArgs {
 }
 
 fn parse_zone_name(name: &str) -> Result<DomainName, String> {
-    DomainName::parse(name).map_err(|problem| problem.to_string())
+    DomainName::parse_argument(name).map_err(|problem| problem.to_string())
 }
 
 impl ServeArgs {
@@ -861,9 +863,9 @@ fn check_long_help() -> String {
     format!(
         "{CHECK_HELP}
 
-A configuration file with all keys; the limits follow below:
+Configuration file: all keys, except the limits
 {example}
-Limits, with their defaults:
+Limits: their defaults
   [limits]
 {}",
         limits_help()

@@ -65,7 +65,7 @@ fn run() -> Exit {
         Command::Config(listing) => listing.run(),
         Command::Doctor(options) => sanderling_doctor::run(&options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
-        Command::Publish(publication) => exit_of("publish", publication.run()),
+        Command::Publish(publication) => exit_of(publication.release.command(), publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),
         Command::State(command) => exit_of(command.action.name(), command.run()),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),

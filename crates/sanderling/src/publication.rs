@@ -37,6 +37,16 @@ pub(crate) enum Release {
     Previous,
 }
 
+impl Release {
+    /// The name of the command.
+    pub(crate) fn command(&self) -> &'static str {
+        match self {
+            Release::Folder(_) => "publish",
+            Release::Previous => "rollback",
+        }
+    }
+}
+
 impl Publication {
     /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
     ///

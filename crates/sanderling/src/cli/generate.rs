@@ -1,10 +1,18 @@
 //! Manual pages and shell completions, for packages.
 
+use super::manual_page::manual_page;
 use clap::{Args, Command, Subcommand};
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
 use sanderling_config::diagnostic::error_text;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The end of the branch of a command in completions for bash: it offers the same words again after the first one.
+const SAME_WORDS: &str =
+    "            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )\n            return 0\n            ;;";
+/// Without words, bash completes file names.
+const FILES: &str = "            return 0\n            ;;";
 
 /// Write manual pages or shell completions
 #[derive(Debug, Args, PartialEq, Eq)]
@@ -54,18 +62,50 @@ impl GenerateArgs {
 
     fn write(&self, definition: Command) -> io::Result<()> {
         match &self.output {
-            Output::Man { into } => clap_mangen::generate_to(definition, into),
-            Output::Completions { shell, into: Some(into) } => {
-                clap_complete::generate_to(*shell, &mut without_hidden(&definition), "sanderling", into).map(drop)
+            Output::Man { into } => {
+                let mut definition = definition.disable_help_subcommand(true);
+                definition.build();
+                write_pages(&definition, into)
             }
-            Output::Completions { shell, into: None } => {
-                // The generator panics if it cannot write, for example into a closed pipe.
-                let mut text = Vec::new();
-                clap_complete::generate(*shell, &mut without_hidden(&definition), "sanderling", &mut text);
-                io::stdout().lock().write_all(&text)
+            Output::Completions { shell, into } => {
+                let text = completions(*shell, &mut without_hidden(&definition));
+                match into {
+                    Some(into) => fs::write(into.join(shell.file_name("sanderling")), text),
+                    None => io::stdout().lock().write_all(text.as_bytes()),
+                }
             }
         }
     }
+}
+
+/// Writes the page of `command`, and of those below it.
+fn write_pages(command: &Command, into: &Path) -> io::Result<()> {
+    let (name, page) = manual_page(command)?;
+    fs::write(into.join(name), page)?;
+    let mut below = command.get_subcommands().filter(|command| !command.is_hide_set());
+    below.try_for_each(|command| write_pages(command, into))
+}
+
+fn completions(shell: Shell, definition: &mut Command) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, definition, "sanderling", &mut text);
+    let text = String::from_utf8(text).expect("completions are text");
+    if shell != Shell::Bash {
+        return text;
+    }
+    let branches: Vec<&str> = text.split(SAME_WORDS).collect();
+    let label =
+        |branch: &str| Some(branch.split_once(")\n            opts=")?.0.rsplit_once([' ', '\n'])?.1.to_owned());
+    let labels: Vec<String> = branches.iter().filter_map(|branch| label(branch)).collect();
+    let mut out = String::new();
+    for branch in &branches {
+        out.push_str(branch);
+        if let Some(label) = label(branch) {
+            let has_commands = labels.iter().any(|other| other.starts_with(&format!("{label}__")));
+            out.push_str(if has_commands { SAME_WORDS } else { FILES });
+        }
+    }
+    out
 }
 
 /// The generators of completions do not leave out hidden commands.
@@ -80,7 +120,6 @@ fn without_hidden(definition: &Command) -> Command {
 mod tests {
     use super::*;
     use crate::cli::definition;
-    use std::path::Path;
     use std::process::Command as Program;
 
     const COMMANDS: [&str; 23] = [
@@ -149,9 +188,22 @@ mod tests {
         for expected in ["sanderling-serve - Serve a directory", "--http", "sanderling serve public\n"] {
             assert!(page.contains(expected), "{expected:?} is not in\n{page}");
         }
-        // groff widens spaces.
-        let words: Vec<&str> = page.split_whitespace().collect();
-        assert!(words.windows(3).any(|three| three == ["Exit", "status:", "0"]), "{page}");
+        let read = |name: &str| {
+            let arguments = ["-man", "-T", "utf8", "-K", "utf8", "-P", "-cbou", "-r", "LL=120n"];
+            output_of("groff", "groff-base", &arguments, &directory.path().join(name))
+        };
+        let init = read("sanderling-init.1");
+        for expected in ["\nEXAMPLES\n", "\nEXIT STATUS\n"] {
+            assert!(init.contains(expected), "{expected:?} is not in\n{init}");
+        }
+        let words = init.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("init [--dir FOLDER] [--address ADDRESS]... [--no-dnssec] [--yes] NAME"), "{words}");
+        // A configuration can be copied from the page.
+        let check = read("sanderling-check.1");
+        let mut lines = check.lines().map(str::trim);
+        for expected in sanderling_config::EXAMPLE.lines().map(str::trim) {
+            assert!(lines.any(|line| line == expected), "{expected:?} is not in\n{check}");
+        }
     }
 
     #[test]
@@ -169,8 +221,11 @@ mod tests {
         }
         let script = r#"source "$0"
             COMP_WORDS=(sanderling st); COMP_CWORD=1; _sanderling sanderling st sanderling; echo ${COMPREPLY[@]}
-            COMP_WORDS=(sanderling status --j); COMP_CWORD=2; _sanderling sanderling --j status; echo ${COMPREPLY[@]}"#;
+            COMP_WORDS=(sanderling status --j); COMP_CWORD=2; _sanderling sanderling --j status; echo ${COMPREPLY[@]}
+            COMP_WORDS=(sanderling zone sh); COMP_CWORD=2; _sanderling sanderling sh zone; echo ${COMPREPLY[@]}
+            COMP_WORDS=(sanderling import ngi); COMP_CWORD=2; _sanderling sanderling ngi import; echo ${COMPREPLY[@]}
+            COMP_WORDS=(sanderling import nginx ""); COMP_CWORD=3; _sanderling sanderling "" nginx; echo ${COMPREPLY[@]}"#;
         let output = output_of("bash", "bash", &["-c", script], &directory.path().join("sanderling.bash"));
-        assert_eq!(output, "status stop\n--json\n");
+        assert_eq!(output, "status stop\n--json\nshow\nnginx\n\n", "the last word is a file");
     }
 }

@@ -276,7 +276,7 @@ fn name_with_other_content_in_another_release_is_neither_kept_nor_immutable() {
 #[test]
 fn rollback_serves_the_release_before_and_files_of_both() {
     let fixture = Fixture::new(CONFIG, 3);
-    fixture.publish_in_vain(None, "there is no earlier release");
+    fixture.publish_in_vain(None, "sanderling: rollback: there is no earlier release");
     fixture.publish_well(Some("2"), "release 2");
     fixture.publish_well(Some("3"), "release 3");
     fixture.publish_well(None, "example.com: release 2; before: 3");
