@@ -92,7 +92,7 @@ if [ $kind = deb ]; then
     [ $duration_ms -lt 60000 ] || fail "the first answers take $duration_ms ms"
     sanderling stop
     wait $server || fail "it ends with $?: $(tail -5 /tmp/log)"
-    rm -r public zones/example.com.zone
+    rm -r /srv/example.com zones/example.com.zone
     cd /
 fi
 expect /usr/bin/sanderling root:root 755

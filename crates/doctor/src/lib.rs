@@ -36,6 +36,11 @@ pub struct Options {
     pub is_json: bool,
 }
 
+/// Whether a program has `port` at any address of this machine.
+pub fn is_port_taken(port: u16) -> bool {
+    proc_sockets::bound_sockets().iter().any(|socket| socket.address.port() == port)
+}
+
 /// Looks, judges, and prints the report. The exit status is a failure if something is wrong.
 pub fn run(options: &Options) -> Exit {
     let facts = look::look(options);

@@ -1,6 +1,6 @@
 //! The command `import`: reads the configuration of another server, and writes one of this server with a report.
 
-use crate::init::{FILE_MODE, write_new};
+use crate::init::{FILE_MODE, write_configuration, write_new};
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::printable_in_line;
 use sanderling_config::{ConfigSource, DEFAULT_FILES};
@@ -40,17 +40,22 @@ impl ImportCommand {
             let line = |problem: &Diagnostic| format!("{}\n", printable_in_line(&problem.to_string()));
             problems.iter().for_each(|problem| report.push_str(&line(problem)));
         }
-        write(self.out.as_deref(), FILE_MODE, &mut io::stdout(), &imported.config)?;
-        write(self.report.as_deref(), REPORT_MODE, &mut io::stderr(), &report)?;
+        write(self.out.as_deref(), &mut io::stdout(), &imported.config, write_configuration)?;
+        write(self.report.as_deref(), &mut io::stderr(), &report, |path, text| write_new(path, text, REPORT_MODE))?;
         if imported.has_content { Ok(()) } else { Err("nothing in the files can be served".to_owned()) }
     }
 }
 
-/// Writes `text` to a new file at `path`, or to `stream` without one.
-fn write(path: Option<&Path>, mode: u32, stream: &mut dyn Write, text: &str) -> Result<(), String> {
+/// Writes `text` with `write_file` to the file at `path`, or to `stream` without one.
+fn write(
+    path: Option<&Path>,
+    stream: &mut dyn Write,
+    text: &str,
+    write_file: fn(&Path, &str) -> Result<(), String>,
+) -> Result<(), String> {
     match path {
         None => stream.write_all(text.as_bytes()).map_err(|error| format!("cannot write: {}", error_text(&error))),
-        Some(path) => write_new(path, text, mode),
+        Some(path) => write_file(path, text),
     }
 }
 

@@ -5,23 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
-const DNS_PORT: u16 = 53;
+pub(crate) const DNS_PORT: u16 = 53;
 /// The zone files. The state folder is not below it: the server process can read a folder with zones.
 pub(crate) const ZONE_FOLDER: &str = "zones";
-pub(crate) const SITE_FOLDER: &str = "public";
 
 /// The content of the files.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) name: DomainName,
     /// The addresses in the zone, at least one.
     pub(crate) published: Vec<IpAddr>,
-    /// The addresses of this machine at which DNS is served. 0.0.0.0 would conflict with the stub resolver of systemd
-    /// at 127.0.0.53.
+    /// The addresses of this machine at which DNS is served.
     pub(crate) dns_listen: Vec<IpAddr>,
     pub(crate) has_ipv6: bool,
     pub(crate) is_signed: bool,
     pub(crate) has_certificate: bool,
+    /// The folder of the site, absolute or below the folder.
+    pub(crate) site: String,
     /// The value of `state`; `None` leaves the default.
     pub(crate) state: Option<&'static str>,
 }
@@ -49,23 +49,25 @@ pub(crate) fn configuration(plan: &Plan) -> String {
         );
     }
     text += &format!("\n[http]\nlisten = {}\n", all(HTTP_PORT));
-    if plan.has_certificate {
-        text += &format!(
-            "\n[https]\nlisten = {}\n\n# Certificates are requested from Let's Encrypt, and renewed.\n[certificates]\n\
-             agree_to_terms = true\n",
-            all(HTTPS_PORT)
-        );
-    }
-    text += &format!(
-        "\n[dns]\nlisten = [{}]\n\n[domain.\"{name}\"]\nsite = \"{SITE_FOLDER}\"\naliases = [\"www.{name}\"]\n\
-         zone = \"{}\"\n",
-        dns.join(", "),
-        zone_file(name)
+    let https = format!(
+        "[https]\nlisten = {}\n\n# Certificates are requested from Let's Encrypt, and renewed.\n[certificates]\n\
+         agree_to_terms = true\n",
+        all(HTTPS_PORT)
     );
-    if plan.is_signed {
-        text += "dnssec = true\n";
+    text.push('\n');
+    for line in https.lines() {
+        let mark = if plan.has_certificate || line.is_empty() || line.starts_with('#') { "" } else { "# " };
+        text += &format!("{mark}{line}\n");
     }
-    text
+    text + &format!("\n[dns]\nlisten = [{}]\n\n{}", dns.join(", "), domain_section(plan))
+}
+
+/// The section of the domain.
+pub(crate) fn domain_section(plan: &Plan) -> String {
+    let Plan { name, site, .. } = plan;
+    let signed = if plan.is_signed { "dnssec = true\n" } else { "" };
+    let zone = zone_file(name);
+    format!("[domain.\"{name}\"]\nsite = \"{site}\"\naliases = [\"www.{name}\"]\nzone = \"{zone}\"\n{signed}")
 }
 
 /// The zone file.
@@ -105,6 +107,7 @@ mod tests {
             has_ipv6: true,
             is_signed: true,
             has_certificate: true,
+            site: "public".to_owned(),
             state: None,
         }
     }
@@ -130,9 +133,11 @@ mod tests {
             Plan { has_ipv6: false, is_signed: false, has_certificate: false, state: Some("state"), ..plan() };
         let text = configuration(&reduced);
         assert!(text.contains("state = \"state\"\n") && text.contains("[\"0.0.0.0:80\"]"), "{text}");
-        for absent in ["dnssec", "https", "certificates", "[::]"] {
+        for absent in ["dnssec", "\n[https]", "\n[certificates]", "\nagree_to_terms", "[::]"] {
             assert!(!text.contains(absent), "{absent}\n{text}");
         }
+        let commented = ["[https]", "listen = [\"0.0.0.0:443\"]", "[certificates]", "agree_to_terms = true"];
+        assert!(commented.iter().all(|line| text.contains(&format!("\n# {line}\n"))), "{text}");
     }
 
     #[test]

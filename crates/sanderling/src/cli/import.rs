@@ -27,11 +27,11 @@ pub(super) struct ImportArgs {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// The configuration to write, which must not exist [default: standard output]
+    /// The configuration to write: a new file, or one with only comments [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// The report to write, which must not exist [default: standard error]
+    /// The report to write, a new file [default: standard error]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

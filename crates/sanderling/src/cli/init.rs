@@ -9,9 +9,11 @@ use std::path::PathBuf;
 
 /// Write a configuration, a zone and a site for a domain on this machine
 ///
-/// It writes sanderling.toml, zones/NAME.zone with the addresses of this machine, and public/index.html, and says what
-/// to enter at the registrar and which command comes next. It overwrites nothing but a configuration that has only
-/// comments, such as that of a package, and keeps a folder `public` with files as it is.
+/// It writes sanderling.toml, zones/NAME.zone with the addresses of this machine, and a first page, and says what to
+/// enter at the registrar and which command comes next. The site is in the folder `public`, or in /srv/NAME if the
+/// files are in /etc/sanderling, which is deleted with the package. It overwrites nothing but a configuration that has
+/// only comments, such as that of a package, and keeps a site with files as it is. If the configuration has another
+/// domain, it prints what to add to it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling init example.com
@@ -29,7 +31,7 @@ pub(super) struct InitArgs {
     dir: PathBuf,
 
     /// An address that the Internet reaches this machine by; can be repeated [default: those of its interfaces]
-    #[arg(long = "address", value_name = "ADDRESS")]
+    #[arg(long = "address", value_name = "ADDRESS", value_parser = parse_own_address)]
     addresses: Vec<IpAddr>,
 
     /// Leave the zone unsigned
@@ -39,6 +41,21 @@ pub(super) struct InitArgs {
     /// Ask nothing, and agree to the terms of Let's Encrypt, which issues the certificate
     #[arg(long)]
     yes: bool,
+}
+
+/// An address of one machine.
+fn parse_own_address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| "write an address such as 203.0.113.5 or 2001:db8::5".to_owned())?;
+    let is_of_others = match address {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.to_ipv4_mapped().is_some(),
+    };
+    match address.is_unspecified() || address.is_multicast() || is_of_others {
+        true => {
+            Err("clients cannot connect to it; write an address that the Internet reaches this machine by".to_owned())
+        }
+        false => Ok(address),
+    }
 }
 
 impl From<InitArgs> for Init {

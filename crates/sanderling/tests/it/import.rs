@@ -413,10 +413,13 @@ fn command_says_what_is_wrong() {
     let empty = run(&["import", "nginx", &file("empty.conf")]);
     assert_eq!(empty.code(), Some(1), "{}", empty.errors);
     assert!(empty.errors.contains("nothing in the files can be served"), "{}", empty.errors);
-    directory.write("out.toml", b"");
+    directory.write("out.toml", b"workers = 1\n");
+    directory.write("packaged.toml", b"# http.listen = []\n");
     directory.write("good.conf", b"server { listen 80; server_name a.example; root /srv; }");
     let exists = run(&["import", "nginx", &file("good.conf"), "--out", &file("out.toml")]);
     assert!(exists.errors.contains("File exists; choose another name, or remove the file"), "{}", exists.errors);
+    let packaged = run(&["import", "nginx", &file("good.conf"), "--out", &file("packaged.toml")]);
+    assert_eq!(packaged.code(), Some(0), "{}", packaged.errors);
     let good = run(&["import", "nginx", &file("good.conf"), "--report", &file("report.txt")]);
     assert_eq!(good.code(), Some(0), "{}", good.errors);
     let report = std::fs::read_to_string(file("report.txt")).expect("written");
