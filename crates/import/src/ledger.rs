@@ -149,6 +149,13 @@ impl Ledger {
         self.note(statement, NoteKind::ByHand, reason.into(), nearest.into());
     }
 
+    /// The statement names a private key, which the other server reads as root.
+    pub(crate) fn private_key(&mut self, statement: &Statement) {
+        let nearest = "let it read the file (chgrp sanderling, chmod 640), or name a copy that a deploy hook of the ACME \
+                       client makes; the folders above it have to let the user pass";
+        self.by_hand(statement, "the packaged service reads the private key as the user `sanderling`", nearest);
+    }
+
     fn note(&mut self, statement: &Statement, kind: NoteKind, reason: String, nearest: String) {
         self.entries.insert(Entry { at: statement.name.at, kind, statement: statement.to_string(), reason, nearest });
     }

@@ -54,7 +54,7 @@ pub(super) fn tls(statement: &Statement, domain: &mut Domain, model: &mut Model,
             return ledger.miss(statement, "there is no local authority for certificates", nearest);
         }
         [chain, key] => {
-            ledger.keep(statement);
+            ledger.private_key(statement);
             domain.certificates = Certificates::Files(vec![(chain.to_owned(), key.to_owned())]);
         }
         [email] if email.contains('@') || email.starts_with("{$") => {

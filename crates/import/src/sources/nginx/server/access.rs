@@ -66,7 +66,10 @@ impl<'s> Reader<'s, '_> {
             match keys.get(index) {
                 Some(key) if !chain.argument(0).contains(['$', ':']) && !key.argument(0).contains(['$', ':']) => {
                     self.ledger.keep(chain);
-                    self.ledger.keep(key);
+                    match self.server.https.is_empty() {
+                        true => self.ledger.keep(key),
+                        false => self.ledger.private_key(key),
+                    }
                     files.push((chain.argument(0).to_owned(), key.argument(0).to_owned()));
                 }
                 key => {
