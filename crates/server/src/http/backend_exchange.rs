@@ -419,7 +419,8 @@ fn respond<'s, F: Framing<'s>>(
             if *error != CallError::ContentTooLarge {
                 context.metrics.add(Counter::BackendErrors, 1);
             }
-            let text = format!("The {}.\n", call.state().describe(error));
+            // The log and the status have its addresses, which are of no concern to visitors.
+            let text = format!("The application {error}.\n");
             let response = match grpc_status(asked.request, error) {
                 Some(grpc_status) => {
                     OwnResponse { text: &text, grpc_status: Some(grpc_status), ..OwnResponse::of(Status::Ok) }

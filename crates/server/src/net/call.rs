@@ -648,10 +648,11 @@ impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CallError::Connect(io::ErrorKind::ConnectionRefused) => f.write_str("refuses connections"),
+            CallError::Connect(io::ErrorKind::NotFound) => f.write_str("cannot be reached: its socket does not exist"),
             CallError::Connect(kind) => write!(f, "cannot be reached: {kind}"),
             CallError::ConnectTimeout(time) => write!(f, "did not accept a connection within {} s", time.as_secs_f64()),
             CallError::Busy(time) => write!(f, "had no free connection within {} s", time.as_secs_f64()),
-            CallError::NameNotFound(name) => write!(f, "has the name {name}, which was not found"),
+            CallError::NameNotFound(_) => f.write_str("has a name that was not found"),
             CallError::Closed => f.write_str("closed the connection before the end of its response"),
             CallError::Timeout(time) => write!(f, "did not respond within {} s", time.as_secs_f64()),
             CallError::ContentTooLarge => f.write_str("takes no content of this length"),

@@ -287,7 +287,7 @@ impl Attack {
 
 /// Whether a response is an error page of the server.
 fn is_own(status: u16, content: &[u8]) -> bool {
-    matches!(status, 502..=504) && (content.is_empty() || content.starts_with(b"The backend 192.0.2.1:3000 "))
+    matches!(status, 502..=504) && (content.is_empty() || content.starts_with(b"The application "))
 }
 
 /// Bytes of no other response than this one: each has its number in 20 places, and a fault changes one of them.

@@ -40,7 +40,7 @@ fn each_kind_of_method_works_and_an_application_that_is_down_is_unavailable() {
     }
     application.kill();
     let seen = call(&proxy, Front::Http2, true).text();
-    let expected = format!("UNAVAILABLE The backend {} refuses connections.\n", application.address);
+    let expected = "UNAVAILABLE The application refuses connections.\n";
     assert_eq!(seen, expected);
 }
 
@@ -53,7 +53,7 @@ fn application_behind_tls_is_called_with_the_certificate_that_it_asks_for() {
     let url = application.url().replace("http", "https");
     proxy.reload(&h2_route(&url, keys));
     let refused = call(&proxy, Front::Https2, true).text();
-    assert!(refused.starts_with("UNAVAILABLE The backend "), "{refused}");
+    assert!(refused.starts_with("UNAVAILABLE The application "), "{refused}");
     proxy.reload(&h2_route(&url, &format!("{keys}\ntls_certificate = \"chain.pem\"\ntls_key = \"key.pem\"")));
     let seen = call(&proxy, Front::Https2, false);
     assert_eq!((seen.text().as_str(), seen.code()), (SEEN, Some(0)), "{seen}");

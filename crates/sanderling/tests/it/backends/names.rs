@@ -49,7 +49,7 @@ fn addresses_of_a_name_are_found_and_followed_without_a_new_process() {
     let pid = || proxy.ask(Front::Http1, "/pid", &[]).content;
     assert_eq!(pid(), pid_of(&first), "the first request waits for the address");
     let missing = proxy.ask(Front::Http1, "/none/", &[]);
-    let text = "The name none.internal.test of the backend was not found.\n";
+    let text = "The application has a name that was not found.\n";
     assert_eq!((missing.status, missing.content.as_str()), (502, text));
     let status = String::from_utf8_lossy(&proxy.directory.control("status").output).into_owned();
     assert!(status.contains("none.internal.test: DOWN: the name was not found"), "{status}");

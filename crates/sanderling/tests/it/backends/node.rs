@@ -142,7 +142,6 @@ fn bytes_after_a_declined_upgrade_are_the_next_request() {
 fn faults_of_the_application_never_look_like_whole_responses() {
     let application = Application::node();
     let proxy = Proxy::new(&all_to(&application));
-    let address = application.address;
     for front in FRONTS {
         // It is cut, or an error, if nothing was sent to the client when it ended.
         let cut = proxy.curl(front, "/cut", &["-i"]);
@@ -153,7 +152,7 @@ fn faults_of_the_application_never_look_like_whole_responses() {
             ("/garbage", "sent an invalid response: "),
         ] {
             let answer = proxy.ask(front, path, &[]);
-            let start = format!("The backend {address} {cause}");
+            let start = format!("The application {cause}");
             assert!(answer.status == 502 && answer.content.starts_with(&start), "{front:?} {path} {answer:?}");
         }
     }

@@ -152,7 +152,7 @@ fn response_of_an_application_is_logged_and_counted() {
     let client = ["-H", "X-Forwarded-For: 192.0.2.9"];
     assert_eq!(proxy.ask(Front::Http2, "/download?bytes=70000&chunked", &client).content.len(), 70_000);
     let error = proxy.ask(Front::Http1, "/down/x", &[]);
-    assert_eq!(error.content, format!("The backend {refusing} refuses connections.\n"));
+    assert_eq!(error.content, "The application refuses connections.\n");
     let log = || fs::read_to_string(proxy.directory.path().join("access.log")).unwrap_or_default();
     wait_until("three lines", || log().lines().count() >= 3);
     let log = log();
@@ -196,11 +196,10 @@ fn error_says_which_application_failed_and_how() {
             let answer = proxy.ask(front, path, more);
             assert_eq!((answer.status, answer.content.trim()), (status, content), "{front:?} {path}");
         };
-        check("/down/x", &[], 502, &format!("The backend {refusing} refuses connections."));
-        check("/silent/x", &[], 504, &format!("The backend {silent_address} did not respond within 0.05 s."));
-        check("/missing/x", &[], 502, "The backend unix:/nonexistent/app.sock cannot be reached: entity not found.");
-        let busy = format!("The backend {} had no free connection within 0.05 s.", application.address);
-        check("/hold", &[], 503, &busy);
+        check("/down/x", &[], 502, "The application refuses connections.");
+        check("/silent/x", &[], 504, "The application did not respond within 0.05 s.");
+        check("/missing/x", &[], 502, "The application cannot be reached: its socket does not exist.");
+        check("/hold", &[], 503, "The application had no free connection within 0.05 s.");
         let large = proxy.ask(front, "/upload", &["-d", "eleven bytes"]);
         assert_eq!(large.status, 413, "{front:?}");
     }

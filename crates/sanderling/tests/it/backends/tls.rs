@@ -39,9 +39,8 @@ fn certificate_is_verified_by_roots_and_name() {
                 }
             }
             Some(expected) => {
-                let text = format!("backend {} {expected}", application.https);
-                assert_eq!((answer.status, answer.content), (502, format!("The {text}.\n")), "{keys}");
-                proxy.server.wait_for_error(&text);
+                assert_eq!((answer.status, answer.content), (502, format!("The application {expected}.\n")), "{keys}");
+                proxy.server.wait_for_error(&format!("backend {} {expected}", application.https));
             }
         }
     }

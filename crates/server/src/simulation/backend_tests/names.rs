@@ -53,7 +53,7 @@ fn name_that_is_not_looked_up_in_time_or_not_found_gets_502() {
     simulate_name(|simulation| {
         let check = |response: String| {
             assert_eq!(status(&response), "502");
-            assert!(response.ends_with("\r\n\r\nThe name app.internal of the backend was not found.\n"), "{response}");
+            assert!(response.ends_with("\r\n\r\nThe application has a name that was not found.\n"), "{response}");
         };
         let client = simulation.request(GET);
         simulation.advance(CONNECT_TIMEOUT);

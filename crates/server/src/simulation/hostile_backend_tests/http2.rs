@@ -263,7 +263,7 @@ fn content_beyond_the_limit_of_the_route_is_refused_before_and_after_the_respons
             match has_begun {
                 false => {
                     assert!(own.is_whole && !own.is_reset, "{own:?}");
-                    assert_eq!(own.content, b"The backend 192.0.2.1:3000 takes no content of this length.\n");
+                    assert_eq!(own.content, b"The application takes no content of this length.\n");
                 }
                 true => assert!(own.has_head && !own.is_whole && own.is_reset, "{own:?}"),
             }
