@@ -57,6 +57,7 @@ mod stalled_disk;
 mod supervision;
 mod torture;
 mod transfers;
+mod two_machines;
 mod updates;
 mod validated_zones;
 mod variables;

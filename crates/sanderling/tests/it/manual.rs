@@ -38,8 +38,11 @@ const FILES: &[(&str, &[u8])] = &[
 /// The part that an example may omit, since an earlier example has it.
 const SITE: &str = "\n[domain.\"example.com\"]\nsite = \"public\"\n";
 /// Paths and names of other machines.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     ("/etc/letsencrypt/live/example.com/", ""),
+    ("\"certificate/", "\""),
+    ("\"keys/transfer", "\"transfer"),
+    ("/srv/example.com/current", "public"),
     ("/srv/example.com", "public"),
     ("/srv/mastodon/public", "public"),
     ("/srv/wordpress", "public"),
