@@ -30,6 +30,7 @@ for process in /proc/[0-9]*; do
     case "$(readlink "/proc/$parent/exe")" in
         /usr/bin/sanderling*) continue ;;
     esac
-    echo "sanderling: process ${process#/proc/} still runs the previous program; see \`sanderling status\`, then stop" \
-        "and start the service" >&2
+    echo "sanderling: process ${process#/proc/} still runs the previous program. Do not restart it: correct what" \
+        "\`sanderling upgrade\` names (with --config FILE, if it has another control socket), or install the previous" \
+        "version again" >&2
 done
