@@ -1,6 +1,6 @@
 //! The command `import`: reads the configuration of another server, and writes one of this server with a report.
 
-use crate::init::{FILE_MODE, write_configuration, write_new};
+use crate::init::{write_configuration, write_new};
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::printable_in_line;
 use sanderling_config::{ConfigSource, DEFAULT_FILES};

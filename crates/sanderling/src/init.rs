@@ -30,7 +30,7 @@ const SITES_OF_SYSTEM: &str = "/srv";
 const SITE_FOLDER: &str = "public";
 /// The server reads the files as another user, whatever the umask of this process.
 const FOLDER_MODE: u32 = 0o755;
-pub(crate) const FILE_MODE: u32 = 0o644;
+const FILE_MODE: u32 = 0o644;
 /// How often the question is asked.
 const QUESTIONS_MAX: usize = 3;
 /// The unit of a package, which serves the configuration in /etc/sanderling.

@@ -96,7 +96,7 @@ fn serve_accepts_applications_with_and_without_a_directory() {
     assert_eq!((flags.directory, names), (Some("public".into()), vec!["/api/", "/"]));
     let alone = parsed_flags("sanderling serve --proxy 127.0.0.1:3000 --http 127.0.0.1:0 --workers 1");
     assert_eq!((alone.directory, alone.proxies.len()), (None, 1));
-    check_refused("sanderling serve --proxy app:3000", "has the host name app, which is not resolved");
+    check_refused("sanderling serve --proxy app:x", "is not the address of an application");
     check_refused("sanderling serve --proxy 127.0.0.1:3000 --config x.toml", "cannot be used with");
 }
 
