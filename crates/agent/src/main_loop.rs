@@ -147,7 +147,13 @@ impl MainLoop {
             if self.derived.update(&self.orders.accounts, &self.pinned, &self.aliases) {
                 self.zones.on_derived(self.derived.set());
             }
+            let answers = self.zones.take_complete_answers();
+            if !answers.is_empty() {
+                // Clients that look after their answer should see the result.
+                self.next_report_at = Instant::now();
+            }
             let report_wait = self.report();
+            drop(answers);
             let is_possible = self.is_possible();
             let wait = self
                 .schedule

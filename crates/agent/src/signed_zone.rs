@@ -199,7 +199,7 @@ impl SigningTask {
     async fn run(mut self) {
         let mut connections = self.context.keeper.connections();
         loop {
-            let reread = self.shared.reread.take();
+            let mut reread = self.shared.reread.take();
             self.is_forced |= reread.as_ref().is_some_and(|reread| reread.is_forced);
             if self.restore_if_needed(reread.as_ref()).await {
                 self.bring_up_to_date(reread.as_ref()).await;
@@ -210,9 +210,11 @@ impl SigningTask {
                 self.hand_over_if_needed(reread.as_ref()).await;
                 self.observer.ask(self.keys.questions());
             }
-            // Answers the waiting clients.
-            drop(reread);
             self.report();
+            if reread.take().is_some() {
+                // The clients get their answers after the report.
+                self.context.changed.notify_one();
+            }
             tokio::select! {
                 () = self.shared.wake.notified() => {}
                 Ok(()) = connections.changed() => {
@@ -363,6 +365,7 @@ impl SigningTask {
             self.file_problem = None;
             return self.withdraw(reread).await;
         }
+        let is_kept = kept.is_some();
         let context = Rc::clone(&self.context);
         let _permit = context.signings.acquire().await;
         let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
@@ -398,7 +401,10 @@ impl SigningTask {
                 self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation });
                 self.files = files;
                 self.reading.on_success();
-                self.file_problem = held.map(|held| held.to_string());
+                // Files that were read before do not mend those that cannot be read now.
+                if !is_kept || held.is_some() {
+                    self.file_problem = held.map(|held| held.to_string());
+                }
             }
             Err(ReadFailure { diagnostics, is_of_state }) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);

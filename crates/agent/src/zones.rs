@@ -61,6 +61,8 @@ pub(crate) struct Zones {
     updates: Updates,
     catalog_problems: CatalogProblems,
     changed: Rc<Notify>,
+    /// The answers to commands to read zones again.
+    answers: Vec<Rc<CommandAnswer>>,
     /// Invalid messages of the server process.
     ignored: RefCell<LimitedLog>,
 }
@@ -144,6 +146,7 @@ impl Zones {
             updates,
             catalog_problems,
             changed,
+            answers: Vec::new(),
             ignored: RefCell::default(),
         }
     }
@@ -221,7 +224,7 @@ impl Zones {
     }
 
     /// Reads the records of these zones again, or of all that are signed; `answer` is sent when all of that is done.
-    pub(crate) fn read_again(&self, names: &[String], forced: &[String], answer: CommandAnswer) {
+    pub(crate) fn read_again(&mut self, names: &[String], forced: &[String], answer: CommandAnswer) {
         let answer = Rc::new(answer);
         for (name, zone) in &self.signed {
             let is_named = |names: &[String]| names.iter().any(|other| other == name.as_str());
@@ -229,6 +232,12 @@ impl Zones {
                 zone.read_again(Rc::clone(&answer), is_named(names), is_named(forced));
             }
         }
+        self.answers.push(answer);
+    }
+
+    /// The answers that are complete: the report has their results. Dropping them ends the clients' commands.
+    pub(crate) fn take_complete_answers(&mut self) -> Vec<Rc<CommandAnswer>> {
+        self.answers.extract_if(.., |answer| Rc::strong_count(answer) == 1).collect()
     }
 
     /// Answers a command about a signed zone.

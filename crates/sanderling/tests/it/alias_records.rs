@@ -162,6 +162,13 @@ fn signed_zone_has_signatures_of_the_addresses() {
         });
         check_whole_zone(&server, &directory);
     }
+    // An error in the file is reported until it is corrected, whatever is derived.
+    directory.replace("example.com.zone", b"what is this");
+    assert_eq!(directory.control("reload").code(), Some(1));
+    targets.change(3);
+    wait_for(server.dns(), 3);
+    let status = directory.control("status");
+    assert!(status.code() == Some(1) && status.text().contains("problems      1 zone kept"), "{status}");
 }
 
 #[test]

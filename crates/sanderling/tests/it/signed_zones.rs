@@ -302,6 +302,26 @@ fn keys_and_versions_outlive_processes() {
 }
 
 #[test]
+fn error_in_the_file_is_in_the_status_when_the_reload_has_ended() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    for (text, is_good) in [("what is this", false), (&*zone(8, 2), true), ("what is this", false)] {
+        directory.replace("example.com.zone", text.as_bytes());
+        let reload = directory.control("reload");
+        assert_eq!(reload.status.success(), is_good, "{reload}");
+        // Without a wait: scripts look at once.
+        let status = directory.control("status");
+        let expected = if is_good { "problems      none" } else { "problems      1 zone kept" };
+        assert!(status.status.success() == is_good && status.text().contains(expected), "{status}");
+        let mut list = sanderling();
+        list.args(["zone", "list", "--control", &directory.argument("control")]);
+        let list = run_to_end(list, DEADLINE).text();
+        assert_eq!(list.contains("  kept  "), !is_good, "{list}");
+    }
+}
+
+#[test]
 fn signatures_are_made_again_while_the_file_has_an_error() {
     let directory = configure("dnssec = true");
     let server = start(&directory);
