@@ -2,11 +2,12 @@
 //! place of its site.
 
 use crate::certificates::tls;
+use crate::exposed_files::PrivateState;
 use crate::loader::hash_seed;
 use crate::options::options_of;
 use crate::socket_sets::socket_sets;
 use sanderling_config::Exit;
-use sanderling_config::diagnostic::error_text;
+use sanderling_config::diagnostic::{Location, error_text};
 use sanderling_config::log::{log, log_error, print, report};
 use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, SocketsPerAddress};
 use sanderling_dns::{ZoneEntry, ZoneMap};
@@ -49,7 +50,17 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr, site: Option<&Path>) -> Exit {
     let (root, path) = match site.map(|path| (path, Directory::open(path))) {
         None => (Root::Builtin(SITE), BUILTIN_PATH),
-        Some((_, Ok(directory))) => (Root::Directory(Arc::new(directory)), ""),
+        Some((path, Ok(directory))) => {
+            let (config, location) = (Config::default(), Location::Argument("--site".to_owned()));
+            let states = PrivateState::all(&config, config.state_folder(None).as_deref());
+            if let Err(problem) =
+                states.iter().try_for_each(|state| state.check("site", path, directory.real_path(), &location))
+            {
+                report(&[problem]);
+                return Exit::Failure;
+            }
+            (Root::Directory(Arc::new(directory)), "")
+        }
         Some((path, Err(error))) => {
             log_error(&format!("cannot open the site `{}`: {}", path.display(), error_text(&error)));
             return Exit::Failure;

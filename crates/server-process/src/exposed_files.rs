@@ -2,7 +2,7 @@
 //! state folder contains all domains' private keys: no site in or around it is served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_config::{Config, PrivateFile};
+use sanderling_config::{Config, DEFAULT_STATE, PrivateFile};
 use sanderling_http::PathTraits;
 use sanderling_server::{Root, Site};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The state folder that is used.
+/// A state folder: the one that is used, or the default one if it exists, which another server may use.
 #[derive(Debug)]
 pub(crate) struct PrivateState {
     path: PathBuf,
@@ -19,8 +19,17 @@ pub(crate) struct PrivateState {
 }
 
 impl PrivateState {
+    /// The state folders next to a server with `config`, whose own is `state`, if it has one.
+    pub(crate) fn all(config: &Config, state: Option<&Path>) -> Vec<PrivateState> {
+        let default = Path::new(DEFAULT_STATE);
+        let is_private = |path: &Path| fs::symlink_metadata(path).is_ok();
+        let own = state.filter(|path| config.uses_state_folder() || is_private(path));
+        let other = Some(default).filter(|path| own != Some(path) && is_private(path));
+        own.into_iter().chain(other).map(|path| PrivateState::new(path.to_owned())).collect()
+    }
+
     /// The folder at `path`, which need not exist. This makes no call that the sandbox denies.
-    pub(crate) fn new(path: PathBuf) -> PrivateState {
+    fn new(path: PathBuf) -> PrivateState {
         let real = fs::canonicalize(&path).ok().or_else(|| real_path(&path, &mut HashMap::new()));
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }

@@ -86,8 +86,8 @@ pub(crate) struct Loader {
     state: Option<PathBuf>,
     /// The state folder, whatever its content. The configuration may use none.
     state_folder: Option<PathBuf>,
-    /// The state folder of the loaded configuration, if it uses one.
-    private_state: Option<PrivateState>,
+    /// The folders that no site may serve.
+    private_states: Vec<PrivateState>,
     /// The zones that catalogs have brought.
     members: CatalogMembers,
     /// The user that the process has switched to.
@@ -198,7 +198,7 @@ impl Loader {
             zone_folder: None,
             state: None,
             state_folder: None,
-            private_state: None,
+            private_states: Vec::new(),
             members: CatalogMembers::default(),
             user: None,
             derived: Arc::default(),
@@ -245,7 +245,7 @@ impl Loader {
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
         self.backends.forget_unused();
-        self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);
+        self.private_states = PrivateState::all(config, self.state_folder.as_deref());
         let sites: Vec<Site> =
             config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
         let domains: BTreeSet<Option<&DomainName>> = config.sites.iter().map(|site| site.hosts.first()).collect();

@@ -1,7 +1,9 @@
 //! Files of the configuration that a site would serve are reported by `check`, at startup and by a reload.
 
 use sanderling_testkit::http::response_to;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program, sanderling};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, run, run_program, run_to_end, sanderling,
+};
 
 const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
 const REMEDY: &str = "move it, or serve a folder that contains only public files";
@@ -192,6 +194,26 @@ fn site_in_the_state_folder_or_around_it_is_an_error() {
     let target = "the state folder `public/state`, which contains private keys, is in the link target `public`";
     check(&targets, Some(target));
     check(&with_state("public", "public-state"), None);
+}
+
+/// An earlier configuration, or another server, may have put keys into it.
+#[test]
+fn site_around_the_default_state_folder_is_not_served_whatever_needs_that_folder() {
+    let directory = TestDirectory::with(&[("public/index.html", b"index"), ("public/state/keys/key.pem", b"secret")]);
+    let mut command = sanderling();
+    command.args(["serve", &directory.argument("public"), "--http", "127.0.0.1:0"]);
+    command.env("STATE_DIRECTORY", directory.argument("public/state"));
+    let server = TestServer::start_command(command, ListenerCounts { http: 1, dns: 0 });
+    server.wait_for_error("public/state`, which contains private keys, is in the site `");
+    let request = "GET /state/keys/key.pem HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    let response = response_to(server.http(), request).text();
+    assert!(!response.contains("secret"), "{response}");
+    let mut demo = sanderling();
+    demo.args(["demo", "--site", &directory.argument("public")]);
+    demo.args(["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--dns", "127.0.0.1:0"]);
+    demo.env("STATE_DIRECTORY", directory.argument("public/state"));
+    let ended = run_to_end(demo, DEADLINE);
+    assert!(ended.code() == Some(1) && ended.errors.contains("public/state`, which contains private keys"), "{ended}");
 }
 
 #[test]

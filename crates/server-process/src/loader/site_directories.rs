@@ -142,10 +142,7 @@ impl Loader {
         directory: &Directory,
         location: &Location,
     ) -> Result<(), Diagnostic> {
-        match &self.private_state {
-            Some(state) => state.check(kind, path, directory.real_path(), location),
-            None => Ok(()),
-        }
+        self.private_states.iter().try_for_each(|state| state.check(kind, path, directory.real_path(), location))
     }
 
     /// The document root of `site`, at `path`; `None` if there is no descriptor for it.
