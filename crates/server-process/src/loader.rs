@@ -484,7 +484,9 @@ impl Loader {
             Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
             _ => PathBuf::from("."),
         };
-        let files = self.zones.values().flat_map(|zone| {
+        // Without a state folder, zones from elsewhere have no file.
+        let zones = self.zones.values().filter(|zone| self.state.is_some() || !zone.state.origin.is_agent());
+        let files = zones.flat_map(|zone| {
             let included = zone.sources.iter().flat_map(ZoneSources::paths);
             included.chain([zone.state.file.as_path()])
         });

@@ -3,7 +3,7 @@
 
 use super::https::issue_for;
 use super::name_servers::SECRET;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run};
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, run, run_to_end, sanderling};
 
 const ZONE: &[u8] = b"$TTL 60\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
 const LISTENERS: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -72,4 +72,19 @@ fn secrets_beside_zones_are_named_everywhere() {
     for text in [&status, &server.errors(), &run(&["check", "--config", &file]).errors] {
         assert!(!text.contains(PROBLEM), "{text}");
     }
+}
+
+/// The file of a zone from primaries is in the state folder, which this configuration does not name.
+#[test]
+fn zone_from_primaries_exposes_no_folder() {
+    let directory = TestDirectory::new();
+    let config = "[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+                  [domain.\"example.com\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n\
+                  [catalog.\"catalog.test\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let mut check = sanderling();
+    check.args(["check", "--config", &directory.argument("sanderling.toml")]).current_dir("/");
+    check.env("STATE_DIRECTORY", directory.argument("state"));
+    let ended = run_to_end(check, DEADLINE);
+    assert!(ended.code() == Some(0) && !ended.errors.contains(PROBLEM), "{ended}");
 }
