@@ -8,8 +8,6 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-const REMEDY: &str = "move it to a separate folder without zones, sites and user files, such as /etc/sanderling/keys";
-
 /// A warning for each folder with secrets of `config` that this process can open, and for the state folder.
 pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic> {
     let mut by_folder: BTreeMap<&Path, Vec<PrivateFile<'_>>> = BTreeMap::new();
@@ -24,7 +22,7 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
             others => format!(" and {others} other secrets next to it"),
         };
         let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
-        Some(warning(first.location?.clone().into(), &secret, REMEDY))
+        Some(warning(first.location?.clone().into(), &secret, &remedy(first.path)))
     };
     let mut warnings: Vec<Diagnostic> = by_folder.into_values().filter_map(of_folder).collect();
     if let Some(state) = state.filter(|state| config.uses_state_folder() && is_exposed(state)) {
@@ -33,6 +31,21 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
         warnings.push(warning(location, &secret, STATE_REMEDY));
     }
     warnings
+}
+
+/// The files that must be moved: the secret, or those because of which this process can read the folder above it.
+fn remedy(secret: &Path) -> String {
+    let folder = secret.parent().map(|folder| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()));
+    let readable = folder.iter().flat_map(|folder| folder.ancestors()).take_while(|above| fs::read_dir(above).is_ok());
+    match readable.last().filter(|above| Some(*above) != folder.as_deref()) {
+        // Without Landlock, all folders that the user may read can be.
+        Some(above) if above != Path::new("/") => {
+            format!("move the files of zones, sites and users out of {} into separate folders", above.display())
+        }
+        _ => {
+            "move it to a separate folder without zones, sites and user files, such as /etc/sanderling/keys".to_owned()
+        }
+    }
 }
 
 /// Whether this process can list the folder at `path`, or its parent if it must be created there.

@@ -74,6 +74,29 @@ fn secrets_beside_zones_are_named_everywhere() {
     }
 }
 
+/// The remedy moves what the server process reads there, if the secret is in a folder of its own already.
+#[test]
+fn zone_file_above_the_folder_of_a_secret_is_to_be_moved() {
+    let directory = TestDirectory::with(&[("example.com.zone", ZONE), ("keys/transfer.key", SECRET.as_bytes())]);
+    let configure = |zone: &str| {
+        let config = format!(
+            "[dns]\nlisten = [\"127.0.0.1:0\"]\n[tsig.transfer]\nsecret_file = \"keys/transfer.key\"\n\
+             [domain.\"example.com\"]\nzone = \"{zone}\"\ntransfer_allow = [{{ key = \"transfer\" }}]\n"
+        );
+        directory.replace("sanderling.toml", config.as_bytes());
+        run(&["check", "--config", &directory.argument("sanderling.toml")]).errors
+    };
+    let errors = configure("example.com.zone");
+    let remedy = format!("move the files of zones, sites and users out of {}", directory.path().display());
+    assert!(errors.contains(PROBLEM) && errors.contains(&remedy) && !errors.contains("move it"), "{errors}");
+    directory.write("keys/example.com.zone", ZONE);
+    let errors = configure("keys/example.com.zone");
+    assert!(errors.contains("move it to a separate folder"), "{errors}");
+    directory.write("zones/example.com.zone", ZONE);
+    let errors = configure("zones/example.com.zone");
+    assert!(!errors.contains(PROBLEM), "{errors}");
+}
+
 /// The file of a zone from primaries is in the state folder, which this configuration does not name.
 #[test]
 fn zone_from_primaries_exposes_no_folder() {
