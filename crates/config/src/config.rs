@@ -197,10 +197,10 @@ impl Config {
         Some(Diagnostic::error(self.control_location.clone()?, problem))
     }
 
-    /// The reason why the agent cannot use the configured state folder; this process checks it as the agent's user.
-    pub fn state_problem(&self) -> Option<Diagnostic> {
-        let problem = check_state_folder(self.state.as_deref().filter(|_| self.needs_agent())?).err()?;
-        Some(Diagnostic::error(self.state_location.clone()?, problem))
+    /// The reason why the agent cannot use the state folder `state`; this process checks it as the agent's user.
+    pub fn state_problem(&self, state: &Path) -> Option<Diagnostic> {
+        let problem = check_state_folder(Some(state).filter(|_| self.needs_agent())?).err()?;
+        Some(Diagnostic::error(self.state_place(), problem))
     }
 
     /// The directories and zone files that do not exist or are of the wrong kind. Each makes its own site or zone

@@ -45,10 +45,7 @@ impl Config {
         if !self.needs_agent() {
             return None;
         }
-        let location = || {
-            self.state_location.clone().map(Location::from).or_else(|| self.files.first().cloned().map(Location::File))
-        };
-        let location = location().unwrap_or(Location::Argument("check".to_owned()));
+        let location = self.state_place();
         let Some(path) = self.state_folder(None) else {
             let message = format!("without root there is no default state folder: {}", self.without_state());
             let remedy = format!("{STATE_REMEDY}, or start `sanderling serve` as root");
@@ -60,6 +57,13 @@ impl Config {
         let message = format!("the state folder `{}` cannot be created", path.display());
         let remedy = "create the folder above it, or set `state` to another one";
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
+    }
+
+    /// The position of the state folder in the configuration, for messages, or that configuration.
+    pub(super) fn state_place(&self) -> Location {
+        let file = || self.files.first().cloned().map(Location::File);
+        let place = self.state_location.clone().map(Location::from).or_else(file);
+        place.unwrap_or(Location::Argument("check".to_owned()))
     }
 
     /// The enabled functions that need a state folder.

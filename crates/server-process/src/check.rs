@@ -175,7 +175,8 @@ fn load(
         }
     }
     // A user other than the server's may not reach it.
-    let state_problem = if switch_problem.is_none() { config.state_problem() } else { None };
+    let state_problem = state_folder.as_deref().filter(|_| switch_problem.is_none());
+    let state_problem = state_problem.and_then(|state| config.state_problem(state));
     let mut loader = Loader::new();
     loader.set_user(name.clone());
     let state_of_check = state_folder.clone();
@@ -211,7 +212,7 @@ fn load(
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
     loaded.warnings.extend(signed_zone_checks::risks(config, &loaded.snapshot));
-    loaded.warnings.extend(config.state.iter().flat_map(|state| config.abandoned_signatures(state)));
+    loaded.warnings.extend(state_of_check.iter().flat_map(|state| config.abandoned_signatures(state)));
     let is_server_user = switch_problem.is_none() && effective_uid() != 0;
     loaded.warnings.extend(switch_problem);
     let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();

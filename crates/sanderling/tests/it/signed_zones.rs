@@ -5,8 +5,8 @@ use super::derived_records;
 use super::name_servers::{Peer, Program, SECRET, records};
 use sanderling_testkit::dns::{self, HTTPS, Question, RRSIG, TXT, data, is_served, is_signed};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed,
-    wait_until,
+    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling,
+    seed, wait_until,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -205,6 +205,24 @@ fn check_warns_of_what_is_wrong_with_a_zone_to_be_signed() {
     assert!(checked.errors.contains("answer for 1209600 s without a transfer"), "{checked}");
 }
 
+/// The state folder is not in the configuration.
+fn check_with_default_state(directory: &TestDirectory, config: &str, state: &str) -> Ended {
+    let mut check = sanderling();
+    check.args(["check", "--config", &directory.argument(config)]);
+    check.env("STATE_DIRECTORY", directory.argument(state));
+    run_to_end(check, DEADLINE)
+}
+
+#[test]
+fn default_state_folder_that_is_a_file_is_an_error() {
+    let directory = configure("dnssec = true");
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.replace("sanderling.toml", text.replace("state = \"state\"", "").as_bytes());
+    directory.write("file", b"");
+    let checked = check_with_default_state(&directory, "sanderling.toml", "file");
+    assert!(checked.code() == Some(1) && checked.errors.contains("/file` is not a folder; set `state`"), "{checked}");
+}
+
 #[test]
 fn removed_line_of_a_signed_zone_is_warned_of() {
     let directory = configure("dnssec = true");
@@ -214,6 +232,10 @@ fn removed_line_of_a_signed_zone_is_warned_of() {
     directory.replace("sanderling.toml", text.replace("dnssec = true", "").as_bytes());
     let warning = "example.com was signed by this server, and has no `dnssec`";
     let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(checked.errors.contains(warning), "{checked}");
+    let default_state = text.replace("dnssec = true", "").replace("state = \"state\"", "");
+    directory.write("default.toml", default_state.as_bytes());
+    let checked = check_with_default_state(&directory, "default.toml", "state");
     assert!(checked.errors.contains(warning), "{checked}");
     // The guard against lost records counts signatures as well.
     let reload = directory.control_with("reload", &["--force-zone", "example.com"]);
