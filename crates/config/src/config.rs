@@ -3,12 +3,12 @@
 use crate::authorities::Acme;
 use crate::catalogs::{Catalog, CatalogRole};
 use crate::derive::{self, DerivedRecords, DerivedRrset};
-use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
+use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
-    CookieSecret, check_control_path, check_key_mode, check_program, check_state_folder, has_private_key,
-    read_cookie_secrets, read_secret_file,
+    CookieSecret, check_control_path, check_key_mode, check_program, check_readable, check_state_folder,
+    has_private_key, read_cookie_secrets, read_secret_file,
 };
 use crate::request_log::{AccessLog, Dnstap, LogOutput, QueryLog};
 use crate::service::Service;
@@ -201,6 +201,14 @@ impl Config {
     pub fn state_problem(&self, state: &Path) -> Option<Diagnostic> {
         let problem = check_state_folder(Some(state).filter(|_| self.needs_agent())?).err()?;
         Some(Diagnostic::error(self.state_place(), problem))
+    }
+
+    /// The configuration files that this user cannot read. This process may have read them as root.
+    pub fn unreadable_files(&self) -> impl Iterator<Item = Diagnostic> {
+        self.files.iter().filter_map(|file| {
+            let problem = check_readable("configuration file", file).err()?;
+            Some(Diagnostic::error(Location::File(file.clone()), problem))
+        })
     }
 
     /// The directories and zone files that do not exist or are of the wrong kind. Each makes its own site or zone

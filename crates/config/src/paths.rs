@@ -32,13 +32,7 @@ const SECRET_FILE_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
     let shown = path.display();
     // Opened without blocking, because the path may be a FIFO.
-    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied if fs::metadata(path).is_ok() => {
-            let remedy = "run as root, which reads it and then drops its privileges, or allow this user to read it";
-            Problem::new(format!("{} cannot read the {kind} `{shown}`", user_text()), remedy)
-        }
-        _ => unreachable(kind, path, &error),
-    })?;
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(kind, path, &error))?;
     let metadata = file.metadata().map_err(|error| unreachable(kind, path, &error))?;
     let file_type = metadata.file_type();
     let reason = match metadata.len() {
@@ -154,7 +148,8 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     let not_permitted = |kind: &str, path: &Path| {
         let message = format!("{} cannot write {kind} `{}`", user_text(), path.display());
-        Problem::new(message, "start `sanderling serve` as root, or allow this user to write it")
+        let remedy = "change its owner to this user (chown), or write to another folder, such as /var/log/sanderling";
+        Problem::new(message, remedy)
     };
     check_log_directory(path)?;
     match fs::symlink_metadata(path) {
@@ -276,14 +271,48 @@ fn user_text() -> String {
     sanderling_os::user::switched_name().map_or_else(|| "this user".to_owned(), |name| format!("the user `{name}`"))
 }
 
+/// Whether this user can read the `kind` of file at `path`, which not all users should.
+pub(super) fn check_readable(kind: &str, path: &Path) -> Result<(), Problem> {
+    sanderling_os::file::open_nonblocking(path).map(drop).map_err(|error| unreadable(kind, path, &error))
+}
+
+/// The folder that certbot lets only root enter.
+const CERTBOT_FOLDER: &str = "/etc/letsencrypt";
+
+/// The problem of a file that not all users should read: its remedy opens it to the group of this process.
+fn unreadable(kind: &str, path: &Path, error: &io::Error) -> Problem {
+    let is_found = fs::metadata(path).is_ok();
+    let mut problem = match error.kind() {
+        io::ErrorKind::PermissionDenied if is_found => {
+            Problem::new(format!("{} cannot read the {kind} `{}`", user_text(), path.display()), "")
+        }
+        io::ErrorKind::PermissionDenied => unreachable(kind, path, error),
+        _ => return unreachable(kind, path, error),
+    };
+    let group = sanderling_os::user::own_group();
+    let (target, mode) = if is_found { (path, "640") } else { (closed_folder(path), "750") };
+    let target = target.display();
+    problem.remedy = match path.starts_with(CERTBOT_FOLDER) {
+        true => format!(
+            "have certbot copy it in a --deploy-hook to a folder such as /etc/sanderling/keys, with chgrp {group} and chmod \
+             640, and specify the copy"
+        ),
+        false => format!("run chgrp {group} {target}; chmod {mode} {target}"),
+    };
+    problem
+}
+
+/// The deepest directory above `path` that can be reached: this user may not enter it.
+fn closed_folder(path: &Path) -> &Path {
+    path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok()).unwrap_or(Path::new("."))
+}
+
 fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();
     let (state, remedy) = match error.kind() {
         io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path".to_owned()),
         io::ErrorKind::PermissionDenied => {
-            // The deepest reachable directory is the one without search permission.
-            let closed = path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok()).unwrap_or(Path::new("."));
-            let (user, closed) = (user_text(), closed.display());
+            let (user, closed) = (user_text(), closed_folder(path).display());
             let remedy = format!("run chmod o+x {closed}, or move the {object}");
             (format!("cannot be reached: {user} cannot enter {closed}"), remedy)
         }

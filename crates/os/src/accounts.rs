@@ -50,6 +50,14 @@ pub(crate) fn group_id(name: &str) -> io::Result<Option<u32>> {
     Ok(groups(&read(GROUPS)?).find(|group| group.name == name).map(|group| group.gid))
 }
 
+/// The name of the first group with the ID `gid`.
+///
+/// # Errors
+/// As for [`by_name`].
+pub(crate) fn group_name(gid: u32) -> io::Result<Option<String>> {
+    Ok(groups(&read(GROUPS)?).find(|group| group.gid == gid).map(|group| group.name))
+}
+
 /// The IDs of the groups of which `account` is a member, its primary one included: sorted, each once.
 ///
 /// # Errors

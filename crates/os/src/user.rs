@@ -152,6 +152,12 @@ pub fn name_of(uid: u32) -> String {
     entry.map_or_else(|| uid.to_string(), |entry| entry.name)
 }
 
+/// The name of the group that this process runs as, or its ID if it has no name.
+pub fn own_group() -> String {
+    let gid = unistd::getegid().as_raw();
+    accounts::group_name(gid).ok().flatten().unwrap_or_else(|| gid.to_string())
+}
+
 /// `www-data (33), groups 33 44`.
 impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
