@@ -9,6 +9,7 @@ use crate::exposed_secrets;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader, hash_seed};
 use crate::sandbox::Sandbox;
+use crate::service_unit::ServiceUnit;
 use crate::signed_zone_checks;
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
@@ -21,6 +22,7 @@ use sanderling_ipc::backend_files::read_backend_files;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
+use sanderling_os::user::User;
 use sanderling_zone_files::{self as zone_files, Derivations};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -42,10 +44,11 @@ pub fn check(
     options: CheckOptions,
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
 ) -> Exit {
-    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, state_problems)) {
-        Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, default_user)) => {
+    let unit = ServiceUnit::of(source).filter(|_| effective_uid() == 0);
+    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, unit.as_ref(), state_problems)) {
+        Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, user)) => {
             errors.append(&mut warnings);
-            (errors, summary(&load_status, &certificates, default_user))
+            (errors, user + &summary(&load_status, &certificates))
         }
         Err(diagnostics) => (diagnostics, String::new()),
     };
@@ -130,14 +133,26 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// Loads certificates as this user, and sites and zones as the server process's user if this process can switch to it;
-/// also returns the name of that user if the configuration has none.
+/// everything as the user of `unit`, if there is one. Also returns a line about the user that the configuration does not
+/// name.
 fn load(
     config: &Config,
+    unit: Option<&ServiceUnit>,
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
-) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
-    let user = lookup_user(config)?;
+) -> Result<(Loaded, Vec<CertificateState>, String), Vec<Diagnostic>> {
+    // The service manager creates the state folder and the folder of the control socket before it switches.
     let state_folder = config.state_folder(None);
     let missing_state_problem = config.missing_state_problem();
+    let control_problem = config.control_problem();
+    sanderling_os::features::select_all();
+    if let Some(unit) = unit {
+        let switched = User::lookup(&unit.user, unit.group.as_deref()).and_then(|user| user.switch());
+        switched.map_err(|error| {
+            let message = format!("the unit cannot start a server as its user: {}", error_text(&error));
+            vec![Diagnostic::error(Location::File(unit.path.clone()), Problem::new(message, ""))]
+        })?;
+    }
+    let user = lookup_user(config)?;
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
     let mut backend_problems = Vec::new();
     BackendFiles::default().load_passed(config, &read_backend_files(config), &mut backend_problems);
@@ -154,9 +169,7 @@ fn load(
     let log_problems =
         LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem(account_id(config)));
     let log_problems: Vec<Diagnostic> = log_problems.collect();
-    // The socket is created before the switch to the server process's user.
-    let control_problem = config.control_problem();
-    sanderling_os::features::select_all();
+    let file_problems: Vec<Diagnostic> = config.unreadable_files().collect();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
         let account = config.user_and_group.as_ref();
@@ -178,7 +191,7 @@ fn load(
     let state_problem = state_folder.as_deref().filter(|_| switch_problem.is_none());
     let state_problem = state_problem.and_then(|state| config.state_problem(state));
     let mut loader = Loader::new();
-    loader.set_user(name.clone());
+    loader.set_user(name.clone().or_else(|| unit.map(|unit| unit.user.clone())));
     let state_of_check = state_folder.clone();
     loader.set_state_folder(state_folder);
     let mut loaded = loader.load(config, &[]);
@@ -193,6 +206,7 @@ fn load(
     problems.extend(config.validation_problems());
     problems.extend(config.renewal_command_problems());
     problems.extend(log_problems);
+    problems.extend(file_problems);
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
     loaded.errors.extend(control_problem);
@@ -224,7 +238,14 @@ fn load(
     if is_server_user {
         loaded.warnings.extend(exposed_to_server(config, &loader, state_of_check.as_deref()));
     }
-    Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
+    let user_text = match (unit, name) {
+        (Some(unit), _) => format!("user {}, as whom {} starts the server\n", unit.user, unit.path.display()),
+        (None, Some(name)) if config.user_and_group.is_none() => {
+            format!("user {name}, because root does not serve; set `user` to choose another one\n")
+        }
+        _ => String::new(),
+    };
+    Ok((loaded, certificates, user_text))
 }
 
 /// The secrets that a server process of this user could read: this process becomes one.
@@ -261,11 +282,8 @@ fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateS
 }
 
 /// A line for each site, certificate and zone.
-fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_user: Option<String>) -> String {
+fn summary(load_status: &LoadStatus, certificates: &[CertificateState]) -> String {
     let mut text = String::new();
-    if let Some(name) = default_user {
-        text += &format!("user {name}, because root does not serve; set `user` to choose another one\n");
-    }
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.root_text(), site.hosts_text());
     }

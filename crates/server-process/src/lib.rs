@@ -32,6 +32,7 @@ mod access;
 mod exposed_files;
 mod exposed_secrets;
 mod site_lint;
+mod service_unit;
 mod signed_zone_checks;
 mod limit_log;
 mod heap_trim;

@@ -1,8 +1,12 @@
 //! The files of sites and zones are read with the rights of the configured user, never with root's rights.
 
-use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run, run_to_end, sanderling};
+use super::https::issue_for;
+use sanderling_testkit::{
+    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, curl, dig, run, run_to_end, sanderling,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -286,4 +290,81 @@ fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
         assert!(ended.code() == Some(1) && ended.errors.contains(refused), "{text}: {ended}");
         assert_eq!(answer(&server, "a.example"), "NXDOMAIN 0");
     }
+}
+
+/// `sanderling check` of a configuration that a unit in `units` serves; `None` if this process may not mount.
+fn check_with_unit(directory: &TestDirectory) -> Option<Ended> {
+    const MOUNT: &str = "mount --bind \"$0\" /etc/systemd/system && exec \"$@\"";
+    let in_namespace = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", MOUNT, &directory.argument("units")]).args(arguments);
+        command
+    };
+    if !Path::new("/etc/systemd/system").is_dir()
+        || !in_namespace(&["true"]).status().is_ok_and(|status| status.success())
+    {
+        println!("not run: this process may not mount");
+        return None;
+    }
+    let program = sanderling().get_program().to_str().expect("UTF-8").to_owned();
+    Some(run_to_end(in_namespace(&[&program, "check", "--config", &directory.argument("sanderling.toml")]), DEADLINE))
+}
+
+/// The service starts as its user, so that nothing is read by root.
+#[test]
+fn files_that_the_user_of_the_unit_cannot_read_or_write_are_errors_of_check() {
+    let Some(directory) = directory() else { return };
+    let config = "state = \"state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
+        [dns]\nlisten = [\"127.0.0.1:0\"]\n[log]\naccess = \"logs/access.log\"\n\
+        [tsig.acme]\nsecret_file = \"keys/acme.key\"\n\
+        [domain.\"a.example\"]\nsite = \"public\"\nzone = \"zones/a.zone\"\n\
+        certificate = { chain = \"keys/chain.pem\", key = \"keys/key.pem\" }\n\
+        auth = { \"/private/*\" = { users_file = \"users/users\" } }\n\
+        update = [{ key = \"acme\", names = [\"www\"], types = [\"A\"] }]\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let command = format!("/usr/bin/sanderling serve --config {}", directory.argument("sanderling.toml"));
+    let unit = format!("[Service]\nUser=nobody\nGroup=12345\nExecStart={command}\n");
+    directory.write("units/sanderling.service", unit.as_bytes());
+    directory.write("keys/acme.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n");
+    issue_for("a.example", &directory, "keys/chain.pem", "keys/key.pem", "a.example");
+    directory.write("users/users", b"a:$2y$05$MDCeBHBGFY2IvUkEXlmhNu4tqo3pCHkBVyyCSq7vfMQCqvJQ5VNJS\n");
+    for folder in ["logs", "state"] {
+        fs::create_dir(directory.path().join(folder)).expect("ours");
+    }
+    let files = ["sanderling.toml", "keys/acme.key", "keys/chain.pem", "keys/key.pem", "users/users"];
+    let set_all = |mode: u32| files.iter().for_each(|file| set_mode(&directory, file, mode));
+    set_all(0o600);
+    let nobody = sanderling_os::user::User::lookup("nobody", Some("12345")).expect("every system has it");
+    let own = |path: &str, uid: Option<u32>| {
+        std::os::unix::fs::chown(directory.argument(path), uid, Some(nobody.gid)).expect("ours");
+    };
+    own("state", Some(nobody.uid));
+    let Some(ended) = check_with_unit(&directory) else { return };
+    let cannot_read = [
+        ("configuration file", "sanderling.toml"),
+        ("TSIG secret file", "keys/acme.key"),
+        ("certificate chain", "keys/chain.pem"),
+    ];
+    for (kind, file) in cannot_read {
+        let path = directory.argument(file);
+        let expected = format!("the user `nobody` cannot read the {kind} `{path}`; run chgrp 12345 {path}; chmod 640 {path}");
+        assert!(ended.code() == Some(1) && ended.errors.contains(&expected), "{expected}: {ended}");
+    }
+    for expected in ["the user `nobody` cannot write the directory of the access log", "users/users`"] {
+        assert!(ended.errors.contains(expected), "{expected}: {ended}");
+    }
+    own("logs", Some(nobody.uid));
+    files.iter().for_each(|file| own(file, None));
+    set_all(0o640);
+    let ended = check_with_unit(&directory).expect("it was possible");
+    let line = "user nobody, as whom /etc/systemd/system/sanderling.service starts the server\n";
+    assert!(ended.code() == Some(0) && ended.text().contains(line), "{ended}");
+    set_mode(&directory, "keys", 0o700);
+    let ended = check_with_unit(&directory).expect("it was possible");
+    let remedy = format!("cannot enter {0}; run chgrp 12345 {0}; chmod 750 {0}", directory.argument("keys"));
+    assert!(ended.code() == Some(1) && ended.errors.contains(&remedy), "{ended}");
+    // Of the configuration of another server, root reads the files.
+    directory.write("units/sanderling.service", b"[Service]\nUser=nobody\nExecStart=/usr/bin/sanderling serve\n");
+    let ended = check_with_unit(&directory).expect("it was possible");
+    assert!(!ended.errors.contains("cannot enter") && !ended.errors.contains("configuration file"), "{ended}");
 }
