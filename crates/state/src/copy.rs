@@ -54,9 +54,10 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
             "specify the server's state folder with `--state`",
         ));
     }
-    let real = |path: &Path| fs::canonicalize(path).map_err(|error| failed("reach", path, &error));
+    let real = |path: &Path| fs::canonicalize(path);
     let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if real(above)?.starts_with(real(from)?) {
+    let real_above = real(above).map_err(|error| failed_at_copy("reach", above, &error))?;
+    if real_above.starts_with(real(from).map_err(|error| failed("reach", from, &error))?) {
         let message = format!("{} is in the state folder {} itself", to.display(), from.display());
         return Err(problem(message, "specify a folder elsewhere, preferably on another disk"));
     }
@@ -71,7 +72,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
             return Ok(before.iter().filter(|item| matches!(item.kind, Kind::File(_))).count());
         }
         // An unfinished copy may contain private keys.
-        let removed = fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error));
+        let removed = fs::remove_dir_all(to).map_err(|error| failed_at_copy("remove", to, &error));
         is_complete.and(removed)?;
     }
     Err(problem(format!("{} keeps changing", from.display()), "try again later"))
@@ -129,7 +130,17 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 fn create_folder(path: &Path) -> Result<(), StateError> {
-    DirBuilder::new().mode(0o700).create(path).map_err(|error| failed("create the folder", path, &error))
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| failed_at_copy("create the folder", path, &error))
+}
+
+/// As [`failed`], for a file or folder of the copy, where the operator chose to have it.
+fn failed_at_copy(action: &str, path: &Path, error: &io::Error) -> StateError {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "create this folder for the copy, or specify another one",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or specify a folder elsewhere",
+        _ => "specify a folder that this user can write to",
+    };
+    problem(format!("cannot {action} {}: {error}", path.display()), remedy)
 }
 
 /// Whether all were there to copy, to the empty folder `to`.
@@ -140,7 +151,8 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
             // The order is sorted, so a folder precedes its content.
             Kind::Folder => create_folder(&target)?,
             Kind::Link(leads_to) => {
-                std::os::unix::fs::symlink(leads_to, &target).map_err(|error| failed("write", &target, &error))?;
+                std::os::unix::fs::symlink(leads_to, &target)
+                    .map_err(|error| failed_at_copy("write", &target, &error))?;
             }
             Kind::File(listed) => {
                 let opened = root.open_without_links(bytes(&item.path));
@@ -154,13 +166,14 @@ fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Resul
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                     Err(error) => return Err(failed("read", &source, &error)),
                 };
-                copy_file(&file, listed.length_bytes, &target).map_err(|error| failed("write", &target, &error))?;
+                copy_file(&file, listed.length_bytes, &target)
+                    .map_err(|error| failed_at_copy("write", &target, &error))?;
             }
         }
     }
     let folders = items.iter().filter(|item| item.kind == Kind::Folder).map(|item| to.join(&item.path));
     for folder in folders.chain([to.to_owned()]) {
-        flush_folder(&folder).map_err(|error| failed("flush", &folder, &error))?;
+        flush_folder(&folder).map_err(|error| failed_at_copy("flush", &folder, &error))?;
     }
     Ok(true)
 }

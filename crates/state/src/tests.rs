@@ -260,6 +260,8 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
     copy(&path, &target.path().join("last")).expect("nothing changes any more");
     copy(&path, &target.path().join("last")).expect_err("the folder exists");
     copy(target.path(), &target.path().join("other")).expect_err("it is no state folder");
+    let error = copy(&path, &target.path().join("missing/copy")).expect_err("there is no such folder").to_string();
+    assert!(error.ends_with("create this folder for the copy, or specify another one"), "{error}");
     for inside in ["copy", "certificates/copy"] {
         let error = copy(&path, &path.join(inside)).expect_err("the next copy would have it").to_string();
         assert!(error.contains(" itself; specify a folder elsewhere"), "{error}");
