@@ -1,10 +1,12 @@
 //! The control socket's client: sends a command to the running server, writes its answer, returns the exit status.
 
 use crate::connection::{Connection, Received};
+use crate::control_path::{FILE_NAME, SYSTEM_FOLDER};
 use crate::message::{Command, DecodeError, Event, Message};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::effective_uid;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -111,8 +113,21 @@ impl fmt::Display for AskError {
 }
 
 fn connect(socket: &Path) -> Result<Connection, AskError> {
+    connect_or_hint(socket, &Path::new(SYSTEM_FOLDER).join(FILE_NAME))
+}
+
+/// Connects to `socket`; `of_system` is the socket that another user would have looked at.
+fn connect_or_hint(socket: &Path, of_system: &Path) -> Result<Connection, AskError> {
     let path = socket.display();
+    // It also may exist if this user cannot look.
+    let has_system_server =
+        || socket != of_system && effective_uid() != 0 && !matches!(of_system.try_exists(), Ok(false));
     Connection::connect(socket).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused if has_system_server() => AskError::Unreachable(format!(
+            "no server answers at {path}, where one of this user has its socket, but {} exists: run this command as root \
+             or as the user of that server",
+            of_system.display()
+        )),
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => AskError::Absent(format!(
             "no server answers at {path}: start it, or specify its socket with --control PATH (`demo` and `serve FOLDER` \
              have no control socket unless `serve` is given --control)"
@@ -310,6 +325,20 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         check("cannot connect to the server: connect(\"PATH\") failed: ");
+    }
+
+    #[test]
+    fn server_of_another_user_is_named() {
+        let folder = tempfile::tempdir().expect("created");
+        let [own, of_system] = ["own", "system"].map(|name| folder.path().join(name));
+        let error = connect_or_hint(&own, &of_system).expect_err("no server");
+        assert!(matches!(error, AskError::Absent(_)), "{error:?}");
+        std::fs::write(&of_system, "").expect("written");
+        let error = connect_or_hint(&own, &of_system).expect_err("no server");
+        let expected = format!("but {} exists: run this command as root", of_system.display());
+        let is_root = effective_uid() == 0;
+        assert_eq!(error.to_string().contains(&expected), !is_root, "{error:?}");
+        assert_eq!(matches!(error, AskError::Unreachable(_)), !is_root, "{error:?}");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-const FILE_NAME: &str = "control.sock";
+pub(crate) const FILE_NAME: &str = "control.sock";
 /// The folder of a server that root has started.
-const SYSTEM_FOLDER: &str = "/run/sanderling";
+pub(crate) const SYSTEM_FOLDER: &str = "/run/sanderling";
 
 /// The default path in a process's environment; `None` if there is no folder for it.
 #[derive(Clone, Debug, Default)]
