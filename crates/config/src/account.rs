@@ -16,8 +16,8 @@ const SHARED_USER: &str = "nobody";
 /// The user that a process without privileges switches to: the configured user, or for root a default user.
 ///
 /// # Errors
-/// Returns an error if the user or the group does not exist, the user is root, or no user is set for root
-/// ([`shared_user_problem`]).
+/// Returns an error if the user or the group does not exist, the user is root, or no user is set for root, which would
+/// serve as a user shared with other services.
 pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     let Some(account) = &config.user_and_group else { return default_user(config) };
     let group = account.group.as_deref();
@@ -69,7 +69,7 @@ pub fn account_id(config: &Config) -> Option<u32> {
 
 /// The problem that this process is root and would serve as a user shared with other services, which must own neither
 /// secrets nor a state folder. A user other than root serves as itself.
-pub fn shared_user_problem(config: &Config) -> Option<Diagnostic> {
+fn shared_user_problem(config: &Config) -> Option<Diagnostic> {
     shared_user_problem_of(config, User::lookup(OWN_USER, None).is_ok(), effective_uid() == 0)
 }
 

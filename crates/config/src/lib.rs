@@ -48,7 +48,7 @@ pub mod repeated_messages;
 pub mod log;
 pub mod diagnostic;
 
-pub use account::{OWN_USER, account_id, lookup_user, shared_user_problem};
+pub use account::{OWN_USER, account_id, lookup_user};
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use backends::{read_backend_certificate, read_backend_roots};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones, read_catalog_members};

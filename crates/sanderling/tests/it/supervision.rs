@@ -161,6 +161,16 @@ fn server_process_gives_up_its_privileges() {
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains("no-such-user"), "{ended}");
     check();
+    drop(server);
+    // At a start, it is the only problem: no other process is started that would fail without the user.
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    let signed = config.replace("zone = ", "dnssec = true\nzone = ");
+    assert_ne!(signed, config);
+    directory.replace("sanderling.toml", format!("state = \"state\"\n{signed}").as_bytes());
+    let ended = run_to_end(directory.serve_command(), DEADLINE);
+    assert_eq!(ended.code(), Some(78), "{ended}");
+    assert_eq!(ended.errors.lines().count(), 2, "{ended}");
+    assert!(ended.errors.contains("no-such-user") && ended.errors.contains("1 error"), "{ended}");
 }
 
 /// Whether other processes of its user may read a process's memory: if not, its files belong to root (proc(5)).

@@ -6,7 +6,7 @@ use crate::start_states::StartReason;
 use crate::unix_backends::UnixBackends;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::shared_user_problem;
+use sanderling_config::lookup_user;
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
 use sanderling_listeners::Listeners;
@@ -83,9 +83,7 @@ impl Supervisor {
             Ok(active) if active == text => Arc::clone(&self.active.config),
             _ => Arc::new(self.source.parse(&text)?),
         };
-        if let Some(problem) = shared_user_problem(&config) {
-            return Err(vec![problem]);
-        }
+        lookup_user(&config)?;
         let text = memfd::create("configuration", &text).map_err(|error| {
             let problem = Problem::new(format!("cannot store the configuration: {}", error_text(&error)), "");
             vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]

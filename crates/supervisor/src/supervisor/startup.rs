@@ -16,7 +16,7 @@ use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::LimitedLog;
-use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user, shared_user_problem};
+use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, Connection, Message, PendingCommand, ProcessInfo};
@@ -121,10 +121,9 @@ fn start(
             return Err(StartupError::BadConfiguration(problems));
         }
     }
-    // Checked before any file is created that would belong to root or to the user `nobody`.
-    if let Some(problem) = shared_user_problem(&config) {
-        return Err(StartupError::BadConfiguration(vec![problem]));
-    }
+    // Checked before any file is created that would belong to root or to the user `nobody`, and before any process is
+    // started, each of which would fail without the user.
+    lookup_user(&config).map_err(StartupError::BadConfiguration)?;
     let text = memfd::create("configuration", &text)?;
     let mut inherited = Inherited { listeners: external_listeners(external, &config)?, ..Inherited::default() };
     if let Some(path) = control_path(config.control.as_deref()) {
