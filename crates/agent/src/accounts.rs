@@ -4,7 +4,8 @@ use crate::failure::{Asked, Failure, Kind};
 use crate::https_client::HttpsClient;
 use crate::json_files::read_json;
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
-use sanderling_config::{Acme, Authority, ExternalAccount};
+use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::{Acme, Authority, Config, ExternalAccount};
 use sanderling_state::StateFolder;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
@@ -43,6 +44,18 @@ impl Registration {
         }
         Ok(())
     }
+}
+
+/// The remedy if the system has no roots: the agent reads them before it enters its sandbox.
+const NO_ROOTS_REMEDY: &str = "install the package ca-certificates, and restart the server";
+
+/// The problem that this system has no roots, although `config` requests certificates from an authority that needs
+/// them.
+pub fn roots_problem(config: &Config) -> Option<Diagnostic> {
+    let acme = config.acme.as_ref().filter(|_| config.requests_certificates())?;
+    let authority = acme.authorities.iter().find(|authority| authority.root.is_none())?;
+    let error = HttpsClient::new(None, Duration::ZERO).err()?;
+    Some(Diagnostic::warning(authority.location.clone(), Problem::new(error.to_string(), NO_ROOTS_REMEDY)))
 }
 
 impl Accounts {
@@ -99,7 +112,11 @@ impl Accounts {
         state: &StateFolder,
     ) -> Result<Account, Failure> {
         let client = entry.client.clone().map_err(|error| {
-            Failure::new(Kind::Refused, error, "correct `authorities` in [certificates], and reload")
+            let remedy = match &entry.authority.root {
+                Some(_) => "correct `authorities` in [certificates], and reload",
+                None => NO_ROOTS_REMEDY,
+            };
+            Failure::new(Kind::Refused, error, remedy)
         })?;
         let builder = Account::builder_with_http(Box::new(client));
         let file = entry.file();

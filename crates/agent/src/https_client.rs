@@ -54,7 +54,7 @@ impl HttpsClient {
     /// answer.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or contains no root certificate.
+    /// Returns an error if the file cannot be read or contains no root certificate, or the system has none.
     pub(crate) fn new(root: Option<&Path>, timeout: Duration) -> io::Result<HttpsClient> {
         let mut roots = RootCertStore::empty();
         match root {
@@ -68,10 +68,7 @@ impl HttpsClient {
             }
         }
         if roots.is_empty() {
-            return Err(io::Error::other(
-                "there are no trusted root certificates; install the package ca-certificates, or set `root` of the \
-                    authority",
-            ));
+            return Err(io::Error::other("this machine has no trusted root certificates"));
         }
         let config = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
             .with_safe_default_protocol_versions()

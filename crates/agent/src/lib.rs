@@ -61,4 +61,5 @@ mod clock;
 #[cfg(test)]
 mod testing;
 
+pub use accounts::roots_problem;
 pub use startup::run;

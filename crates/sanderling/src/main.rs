@@ -58,8 +58,10 @@ fn run() -> Exit {
         Command::Keeper { source, state } => sanderling_keeper::run(&source, state.as_deref()),
         Command::RunOnRenew(command) => command.run(),
         Command::Check(source, options) => sanderling_server_process::check(&source, options, |config, state| {
-            let of_folder = sanderling_supervisor::state_problem(config, state);
-            of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
+            let of_folder = state.and_then(|state| sanderling_supervisor::state_problem(config, state));
+            let of_keys = state.map(|state| sanderling_keeper::key_transfer::problems(config, state));
+            let of_roots = sanderling_agent::roots_problem(config);
+            of_folder.into_iter().chain(of_keys.into_iter().flatten()).chain(of_roots).collect()
         }),
         Command::Init(init) => exit_of("init", init.run()),
         Command::Config(listing) => listing.run(),

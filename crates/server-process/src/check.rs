@@ -37,15 +37,15 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones. `state_problems` are the problems of the state
-/// folder and the private keys of zones there.
+/// Checks the configuration of `source`, with its sites and zones. `other_problems` are those that other processes would
+/// find: of the state folder, of the private keys of zones there, and of the roots of this machine.
 pub fn check(
     source: &ConfigSource,
     options: CheckOptions,
-    state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+    other_problems: impl Fn(&Config, Option<&Path>) -> Vec<Diagnostic>,
 ) -> Exit {
     let unit = ServiceUnit::of(source).filter(|_| effective_uid() == 0);
-    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, unit.as_ref(), state_problems)) {
+    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, unit.as_ref(), other_problems)) {
         Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, user)) => {
             errors.append(&mut warnings);
             (errors, user + &summary(&load_status, &certificates))
@@ -138,7 +138,7 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 fn load(
     config: &Config,
     unit: Option<&ServiceUnit>,
-    state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+    other_problems: impl Fn(&Config, Option<&Path>) -> Vec<Diagnostic>,
 ) -> Result<(Loaded, Vec<CertificateState>, String), Vec<Diagnostic>> {
     // The service manager creates the state folder and the folder of the control socket before it switches.
     let state_folder = config.state_folder(None);
@@ -156,7 +156,7 @@ fn load(
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
     let mut backend_problems = Vec::new();
     BackendFiles::default().load_passed(config, &read_backend_files(config), &mut backend_problems);
-    let problems_of_state = state_folder.as_deref().map(|state| state_problems(config, state));
+    let problems_of_others = other_problems(config, state_folder.as_deref());
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     let keys = config.tsig_keys.iter();
@@ -197,7 +197,7 @@ fn load(
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
-    problems.extend(problems_of_state.into_iter().flatten());
+    problems.extend(problems_of_others);
     problems.extend(missing_state_problem);
     problems.extend(key_problems);
     problems.extend(account_problems);

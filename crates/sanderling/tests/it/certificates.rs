@@ -11,7 +11,8 @@ mod other_programs;
 
 use sanderling_testkit::dns::{TXT, data};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, free_address, run, run_program, send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, free_address, run, run_program, run_to_end, sanderling,
+    send_signal, wait_until,
 };
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -342,4 +343,19 @@ fn last_report_of_an_agent_that_has_ended_is_shown_as_such() {
     fs::remove_file(setup.directory.path().join("state")).unwrap();
     fs::rename(setup.directory.path().join("state-before"), setup.directory.path().join("state")).unwrap();
     wait_until("the next one has reported", || shown("certificates").starts_with("example.com\n"));
+}
+
+#[test]
+fn check_warns_of_a_machine_without_roots() {
+    let directory = TestDirectory::with(&[("public/index.html", b"<!doctype html>"), ("no-roots.pem", b"")]);
+    let config = "state = \"state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[certificates]\nagree_to_terms = true\n\
+                  [domain.\"a.test\"]\nsite = \"public\"\ncertificate = \"auto\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let mut check = sanderling();
+    check.args(["check", "--config", &directory.argument("sanderling.toml")]);
+    check.env("SSL_CERT_FILE", directory.argument("no-roots.pem")).env_remove("SSL_CERT_DIR");
+    let ended = run_to_end(check, DEADLINE);
+    let expected = "warning: this machine has no trusted root certificates; install the package ca-certificates, and \
+                    restart the server\n";
+    assert!(ended.code() == Some(0) && ended.errors.contains(expected), "{ended}");
 }
