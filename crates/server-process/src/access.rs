@@ -21,7 +21,7 @@ fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let files = &site.options.files;
     // If no index names are configured, the operator has chosen to have no index.
     let needs_no_index = files.index.is_empty() || files.listing || files.fallback.is_some();
-    if needs_no_index || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
+    if needs_no_index || !matches!(open_index(site, directory), Index::Missing) {
         return None;
     }
     let message = format!("the site `{}` has no {}", site.root_text(), files.index.join(" or "));
@@ -38,19 +38,35 @@ fn answers_root(rules: &SiteRules) -> bool {
 
 /// The error of a `site` that `user`, as which this process runs, cannot read in its document root.
 pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>) -> Option<Diagnostic> {
-    index_error(site, directory).filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-    let shown = site.root_text();
+    let Index::Unreadable(name) = open_index(site, directory) else { return None };
     let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
-    let message = format!("{user} cannot read the site `{shown}`");
-    // Links are resolved: a link may lead to another release again.
-    let remedy = format!("allow it, for example with chmod -R o+rX {}", directory.real_path().display());
-    Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
+    // Links are resolved: a link may lead to another release again. A file that can be reached is itself closed.
+    let (what, remedy) = match directory.resolve(name.as_bytes()) {
+        Ok(file) => (format!("`{}`, the page for /", file.display()), format!("run chmod o+r {}", file.display())),
+        Err(_) => {
+            let remedy = format!("allow it, for example with chmod -R o+rX {}", directory.real_path().display());
+            (format!("the site `{}`", site.root_text()), remedy)
+        }
+    };
+    let problem = Problem::new(format!("{user} cannot read {what}"), remedy);
+    Some(Diagnostic::error(site.location.clone(), problem))
 }
 
-/// The error of opening the first index file that exists, or the error that none exists.
-fn index_error(site: &Site, directory: &Directory) -> Option<io::Error> {
-    let indexes = site.options.files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
-    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    let mut existing = indexes.filter(|opened| !opened.as_ref().is_err_and(is_missing));
-    existing.next().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())).err()
+/// The first index file of a site that exists.
+enum Index<'s> {
+    Missing,
+    /// It can be opened, or not for another reason than its permissions.
+    Found,
+    Unreadable(&'s str),
+}
+
+fn open_index<'s>(site: &'s Site, directory: &Directory) -> Index<'s> {
+    for name in &site.options.files.index {
+        match directory.open_beneath(name.as_bytes()).map_err(|error| error.kind()) {
+            Err(io::ErrorKind::NotFound) => {}
+            Err(io::ErrorKind::PermissionDenied) => return Index::Unreadable(name),
+            _ => return Index::Found,
+        }
+    }
+    Index::Missing
 }

@@ -6,7 +6,7 @@ use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::derived_checks;
 use crate::exposed_secrets;
-use crate::load_status::{LoadStatus, ZoneState};
+use crate::load_status::{LoadStatus, SiteService, ZoneState};
 use crate::loader::{Loaded, Loader, hash_seed};
 use crate::sandbox::Sandbox;
 use crate::service_unit::ServiceUnit;
@@ -230,8 +230,12 @@ fn load(
     let is_server_user = switch_problem.is_none() && effective_uid() != 0;
     loaded.warnings.extend(switch_problem);
     let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
-    for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
-        let Some(document_root) = &site.document_root else { continue };
+    let states = loaded.load_status.sites.iter();
+    for ((site, opened), state) in config.sites.iter().zip(loaded.snapshot.sites.all()).zip(states) {
+        // The error of an unreadable site is enough.
+        let Some(document_root) = site.document_root.as_ref().filter(|_| state.service == SiteService::Current) else {
+            continue;
+        };
         loaded.warnings.extend(site_lint::lint(opened, document_root, &ports, &site.location, &config.limits));
     }
     // This step comes last: afterwards, this process can read nothing else.

@@ -341,9 +341,9 @@ fn release_that_the_server_cannot_read_is_taken_back() {
     }
     let fixture = Fixture::new(&format!("user = \"nobody\"\n{CONFIG}"), 3);
     fs::set_permissions(fixture.path("2/index.html"), fs::Permissions::from_mode(0o600)).unwrap();
-    fixture.publish_in_vain(Some("2"), "the user `nobody` cannot read the site");
+    fixture.publish_in_vain(Some("2"), "the user `nobody` cannot read `");
     let real = fs::canonicalize(fixture.path("2")).unwrap();
-    fixture.publish_in_vain(Some("2"), &format!("chmod -R o+rX {}\n", real.display()));
+    fixture.publish_in_vain(Some("2"), &format!("chmod o+r {}/index.html\n", real.display()));
     fs::set_permissions(fixture.path("3"), fs::Permissions::from_mode(0o700)).unwrap();
     fixture.publish_in_vain(Some("3"), "3 was not published; the link is unchanged");
     assert_eq!((fixture.served(), fixture.link("current.previous-1").as_str()), (1, ""));

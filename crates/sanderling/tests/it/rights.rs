@@ -75,6 +75,19 @@ fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
 }
 
 #[test]
+fn page_that_the_user_cannot_read_is_named() {
+    let Some(directory) = directory() else { return };
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("closed/site", "public").as_bytes());
+    set_mode(&directory, "public/index.html", 0o600);
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    let page = directory.argument("public/index.html");
+    let expected = format!("the user `nobody` cannot read `{page}`, the page for /; run chmod o+r {page}\n");
+    assert!(ended.code() == Some(1) && ended.errors.contains(&expected), "{ended}");
+    assert!(!ended.errors.contains("cannot read the file"), "a second message: {ended}");
+}
+
+#[test]
 fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control_socket_as_root() {
     let Some(directory) = directory() else { return };
     let config = "user = \"nobody\"\nstate = \"private/state\"\ncontrol = \"private/run/control\"\n\
