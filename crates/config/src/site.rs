@@ -109,6 +109,14 @@ impl Site {
         check_directory("site", document_root).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 
+    /// The reason why this user cannot reach the document root from `/`. With a relative path, this process may reach
+    /// it from its working directory.
+    pub fn unreachable_problem(&self) -> Option<Diagnostic> {
+        let document_root = std::path::absolute(self.document_root.as_ref()?).ok()?;
+        let problem = check_directory("site", &document_root).err()?;
+        Some(Diagnostic::error(self.location.clone(), problem))
+    }
+
     /// The document root, for messages.
     pub fn root_text(&self) -> String {
         root_text(self.document_root.as_deref())

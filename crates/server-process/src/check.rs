@@ -37,8 +37,8 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones. `other_problems` are those that other processes would
-/// find: of the state folder, of the private keys of zones there, and of the roots of this machine.
+/// Checks the configuration of `source`, with its sites and zones. `other_problems` are those that other processes
+/// would find: of the state folder, of the private keys of zones there, and of the roots of this machine.
 pub fn check(
     source: &ConfigSource,
     options: CheckOptions,
@@ -133,8 +133,8 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// Loads certificates as this user, and sites and zones as the server process's user if this process can switch to it;
-/// everything as the user of `unit`, if there is one. Also returns a line about the user that the configuration does not
-/// name.
+/// everything as the user of `unit`, if there is one. Also returns a line about the user that the configuration does
+/// not name.
 fn load(
     config: &Config,
     unit: Option<&ServiceUnit>,
@@ -229,27 +229,37 @@ fn load(
     loaded.warnings.extend(state_of_check.iter().flat_map(|state| config.abandoned_signatures(state)));
     let is_server_user = switch_problem.is_none() && effective_uid() != 0;
     loaded.warnings.extend(switch_problem);
-    let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
-    let states = loaded.load_status.sites.iter();
-    for ((site, opened), state) in config.sites.iter().zip(loaded.snapshot.sites.all()).zip(states) {
-        // The error of an unreadable site is enough.
-        let Some(document_root) = site.document_root.as_ref().filter(|_| state.service == SiteService::Current) else {
-            continue;
-        };
-        loaded.warnings.extend(site_lint::lint(opened, document_root, &ports, &site.location, &config.limits));
-    }
+    check_sites(config, &mut loaded);
     // This step comes last: afterwards, this process can read nothing else.
     if is_server_user {
         loaded.warnings.extend(exposed_to_server(config, &loader, state_of_check.as_deref()));
     }
     let user_text = match (unit, name) {
-        (Some(unit), _) => format!("user {}, as whom {} starts the server\n", unit.user, unit.path.display()),
+        (Some(unit), _) => format!("user {}, the one of {}\n", unit.user, unit.path.display()),
         (None, Some(name)) if config.user_and_group.is_none() => {
             format!("user {name}, because root does not serve; set `user` to choose another one\n")
         }
         _ => String::new(),
     };
     Ok((loaded, certificates, user_text))
+}
+
+/// Adds the problems of the files of sites that could be loaded.
+fn check_sites(config: &Config, loaded: &mut Loaded) {
+    let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
+    let states = loaded.load_status.sites.iter();
+    for ((site, opened), state) in config.sites.iter().zip(loaded.snapshot.sites.all()).zip(states) {
+        // The error of one that could not be is enough.
+        let Some(document_root) = site.document_root.as_ref().filter(|_| state.service == SiteService::Current) else {
+            continue;
+        };
+        match site.unreachable_problem() {
+            Some(problem) => loaded.errors.push(problem),
+            None => {
+                loaded.warnings.extend(site_lint::lint(opened, document_root, &ports, &site.location, &config.limits));
+            }
+        }
+    }
 }
 
 /// The secrets that a server process of this user could read: this process becomes one.

@@ -87,6 +87,24 @@ fn page_that_the_user_cannot_read_is_named() {
     assert!(!ended.errors.contains("cannot read the file"), "a second message: {ended}");
 }
 
+/// The server is not started in that directory.
+#[test]
+fn site_below_a_folder_that_the_user_cannot_enter_is_an_error_in_that_folder_too() {
+    let Some(directory) = directory() else { return };
+    let config = "user = \"nobody\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.example\"]\nsite = \"public\"\n";
+    directory.write("home/own/sanderling.toml", config.as_bytes());
+    directory.write("home/own/public/index.html", b"<!doctype html>");
+    set_mode(&directory, "home", 0o700);
+    let mut check = sanderling();
+    check.arg("check").current_dir(directory.path().join("home/own"));
+    let ended = run_to_end(check, DEADLINE);
+    let home = directory.argument("home");
+    let expected =
+        format!("cannot be reached: the user `nobody` cannot enter {home}; run chmod o+x {home}, or move the site\n");
+    assert!(ended.code() == Some(1) && ended.errors.contains(&expected), "{ended}");
+    assert!(!ended.errors.contains("cannot list the directory"), "{ended}");
+}
+
 #[test]
 fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control_socket_as_root() {
     let Some(directory) = directory() else { return };
@@ -360,7 +378,8 @@ fn files_that_the_user_of_the_unit_cannot_read_or_write_are_errors_of_check() {
     ];
     for (kind, file) in cannot_read {
         let path = directory.argument(file);
-        let expected = format!("the user `nobody` cannot read the {kind} `{path}`; run chgrp 12345 {path}; chmod 640 {path}");
+        let expected =
+            format!("the user `nobody` cannot read the {kind} `{path}`; run chgrp 12345 {path}; chmod 640 {path}");
         assert!(ended.code() == Some(1) && ended.errors.contains(&expected), "{expected}: {ended}");
     }
     for expected in ["the user `nobody` cannot write the directory of the access log", "users/users`"] {
@@ -370,7 +389,7 @@ fn files_that_the_user_of_the_unit_cannot_read_or_write_are_errors_of_check() {
     files.iter().for_each(|file| own(file, None));
     set_all(0o640);
     let ended = check_with_unit(&directory).expect("it was possible");
-    let line = "user nobody, as whom /etc/systemd/system/sanderling.service starts the server\n";
+    let line = "user nobody, the one of /etc/systemd/system/sanderling.service\n";
     assert!(ended.code() == Some(0) && ended.text().contains(line), "{ended}");
     set_mode(&directory, "keys", 0o700);
     let ended = check_with_unit(&directory).expect("it was possible");
