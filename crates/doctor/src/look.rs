@@ -132,6 +132,8 @@ struct Status {
 #[derive(Deserialize)]
 struct SupervisorStatus {
     pid: u32,
+    /// Logs that cannot be opened.
+    log_problems: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -196,10 +198,11 @@ fn server(socket: &Result<PathBuf, String>) -> ServerFacts {
     match client::output_of(Request::Status(StatusFormat::Json), socket, STATUS_TIMEOUT) {
         Ok(text) => match serde_json::from_str::<Status>(&text) {
             Ok(Status { supervisor, process }) => {
-                let (process_pid, problems) = match process {
+                let (process_pid, mut problems) = match process {
                     Some(process) => (process.pid, process.all_problems()),
                     None => (0, vec!["no server process serves".to_owned()]),
                 };
+                problems.extend(supervisor.log_problems);
                 ServerFacts::Running(Running { pid: supervisor.pid, process_pid, problems })
             }
             Err(error) => ServerFacts::Unknown(format!("its status cannot be read: {error}")),
@@ -255,7 +258,8 @@ mod tests {
     fn counts_are_shown_unless_all_that_they_count_are_named() {
         let text = r#"{
             "pid": 2,
-            "problems": ["the agent does not run", "2 zones unavailable", "1 zone unsigned", "1 TSIG key kept"],
+            "problems": ["the agent does not run", "2 zones unavailable", "1 zone unsigned", "1 certificate due",
+                "1 TSIG key kept"],
             "sites": [{ "hosts": ["a.example"], "state": "served", "reason": null }],
             "zones": [
                 { "name": "a.example", "state": "unavailable", "reason": "no file; create it" },

@@ -318,6 +318,29 @@ fn planted_faults_are_named_with_their_remedies() {
     FAULTS.iter().for_each(check);
 }
 
+/// The logs are of the supervisor; the server process counts certificates and keys.
+#[test]
+fn each_problem_of_the_status_is_one_of_doctor() {
+    let directory = TestDirectory::with(&[("public/index.html", b"<!doctype html>")]);
+    let config = "[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n[log]\naccess = \"logs/access.log\"\n\
+                  [tsig.transfer]\nsecret_file = \"missing.key\"\n[domain.\"a.test\"]\nsite = \"public\"\n\
+                  certificate = { chain = \"missing.pem\", key = \"missing.pem\" }\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let _server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    assert_eq!(directory.control("status").code(), Some(1));
+    let config = directory.argument("sanderling.toml");
+    let doctor = directory.control_with("doctor", &["--config", &config, "--json"]);
+    let of_server: Vec<String> =
+        findings(&doctor).into_iter().filter(|(check, ..)| check == "server").map(|(_, _, text)| text).collect();
+    for expected in [
+        "the certificate of a.test is unavailable",
+        "the TSIG key transfer is unavailable",
+        "cannot open the access log",
+    ] {
+        assert!(of_server.iter().any(|text| text.contains(expected)), "{expected}: {doctor}");
+    }
+}
+
 #[test]
 fn rights_that_the_user_of_the_server_lacks_are_named() {
     if sanderling_os::process::effective_uid() != 0 {
