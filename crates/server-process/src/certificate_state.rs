@@ -143,7 +143,7 @@ impl InService {
 /// Whether there is still time to renew a certificate of this lifetime. The server renews automatic certificates
 /// (`is_automatic`) when the authority suggests it, which may be late; another program renews the operator's
 /// certificates.
-pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64, is_automatic: bool) -> bool {
+pub fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64, is_automatic: bool) -> bool {
     let due_part = if is_automatic { LATEST_RENEWAL_PART } else { DUE_PART_OF_FILES };
     matches!(problem, CertificateProblem::ExpiresSoon { in_s } if *in_s >= lifetime_s / due_part)
 }

@@ -50,6 +50,7 @@ mod options;
 mod open_directories;
 mod socket_sets;
 
+pub use certificate_state::is_renewed_in_time;
 pub use check::{CheckOptions, check, check_zone};
 pub use demo::serve_demo;
 pub use options::descriptor_problem;

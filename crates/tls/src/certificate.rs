@@ -212,6 +212,11 @@ impl PresentedChain {
     pub fn not_after_unix_s(&self) -> u64 {
         self.facts.not_after_unix_s
     }
+
+    /// The time for which its first certificate was issued.
+    pub fn lifetime_s(&self) -> u64 {
+        self.facts.not_after_unix_s.saturating_sub(self.facts.not_before_unix_s)
+    }
 }
 
 /// Why clients may refuse `chain`, whose first certificate has `facts`, as that of `names`.

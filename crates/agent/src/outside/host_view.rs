@@ -28,6 +28,8 @@ const CONNECTIONS_MAX: usize = 128;
 pub struct HostView {
     /// Its name.
     pub host: DomainName,
+    /// Whether the server requests its certificate.
+    pub is_automatic: bool,
     /// Its addresses, or why they are not known.
     pub addresses: Result<Vec<IpAddr>, String>,
     /// Further addresses, which were left out.
@@ -104,7 +106,8 @@ impl HostLook {
                 (index, ConnectionView { service, address, connection })
             });
         }
-        HostView { host, addresses, left_out_count, connections: super::in_order(tasks).await }
+        let is_automatic = self.config.automatic_certificates().any(|certificate| certificate.names.contains(&host));
+        HostView { host, is_automatic, addresses, left_out_count, connections: super::in_order(tasks).await }
     }
 
     /// The addresses that clients find: those in a zone of this server, else those that a resolver finds.

@@ -5,6 +5,7 @@ use crate::facts::Facts;
 use sanderling_agent::outside::{Connection, ConnectionView, HostView, Presented, Trust};
 use sanderling_config::duration_text;
 use sanderling_os::interfaces::is_public;
+use sanderling_server_process::is_renewed_in_time;
 use sanderling_tls::{CertificateProblem, PresentedChain};
 use std::net::IpAddr;
 
@@ -89,7 +90,7 @@ pub(super) fn certificates(facts: &Facts) -> Vec<Judgement> {
         let mut judgements: Vec<Judgement> = Vec::new();
         for view in &host.connections {
             let Connection::Encrypted(presented) = &view.connection else { continue };
-            for verdict in certificate(presented, name, facts.now_unix_s) {
+            for verdict in certificate(presented, host, facts.now_unix_s) {
                 // The same certificate at each address.
                 if !judgements.iter().any(|(_, other)| *other == verdict) {
                     judgements.push((name.to_owned(), verdict));
@@ -100,13 +101,15 @@ pub(super) fn certificates(facts: &Facts) -> Vec<Judgement> {
     })
 }
 
-fn certificate(presented: &Presented, host: &str, now_unix_s: u64) -> Vec<Verdict> {
+fn certificate(presented: &Presented, host: &HostView, now_unix_s: u64) -> Vec<Verdict> {
     let chain = match PresentedChain::new(presented.chain.clone()) {
         Ok(chain) => chain,
         Err(error) => return vec![Verdict::wrong(error.to_string(), error.remedy())],
     };
     let is_trusted = presented.trust == Trust::Trusted;
-    let mut problems = chain.problems(now_unix_s, [host]);
+    let mut problems = chain.problems(now_unix_s, [host.host.as_str()]);
+    // As the server itself judges it.
+    problems.retain(|problem| !is_renewed_in_time(problem, chain.lifetime_s(), host.is_automatic));
     // Clients have the issuer, or find it in the chain.
     problems.retain(|problem| !is_trusted || !matches!(problem, CertificateProblem::ChainIncomplete { .. }));
     let has_gap = problems.iter().any(|problem| matches!(problem, CertificateProblem::ChainIncomplete { .. }));

@@ -106,6 +106,7 @@ fn host_view() -> HostView {
     HostView {
         left_out_count: 0,
         host: DomainName::parse(HOST).expect("a name"),
+        is_automatic: false,
         addresses: Ok(vec![ip("5.9.1.2"), ip("2a01:4f8::2")]),
         connections: vec![
             connection(Service::Http, "5.9.1.2:80"),
@@ -492,6 +493,13 @@ const FAULTS: &[Fault] = &[
         "renew",
     ),
     (
+        "certificate not renewed in time",
+        |facts| facts.present(&chain(HOST, NOW + 3 * DAY, true)),
+        "certificates",
+        "the certificate expires in 3 days",
+        "find out why it was not renewed",
+    ),
+    (
         "certificate for another name",
         |facts| facts.present(&chain("other.example", NOW + 60 * DAY, true)),
         "certificates",
@@ -642,6 +650,18 @@ fn unknown_is_not_wrong() {
         assert!(findings.iter().all(|finding| !finding.verdict.is_wrong()), "{check}: {findings:?}");
         let is_unknown = |finding: &Finding| matches!(finding.verdict, Verdict::Unknown { .. });
         assert!(findings.iter().any(|finding| finding.check == check && is_unknown(finding)), "{check}: {findings:?}");
+    }
+}
+
+/// `check` and `status` judge by the same times.
+#[test]
+fn certificate_that_is_to_be_renewed_later_is_good() {
+    for (left_days, is_automatic, is_wrong) in [(4, false, false), (4, true, true), (3, false, true), (20, true, false)] {
+        let mut facts = healthy();
+        facts.present(&chain(HOST, NOW + left_days * DAY, true));
+        facts.host().is_automatic = is_automatic;
+        let found = judge(&facts).iter().any(|finding| finding.verdict.is_wrong());
+        assert_eq!(found, is_wrong, "{left_days} days of {}", left_days + 30);
     }
 }
 
