@@ -32,6 +32,8 @@ pub struct HostView {
     pub is_automatic: bool,
     /// Its addresses, or why they are not known.
     pub addresses: Result<Vec<IpAddr>, String>,
+    /// Those that a resolver finds, if its addresses are those in a zone of this server.
+    pub resolved: Option<Result<Vec<IpAddr>, String>>,
     /// Further addresses, which were left out.
     pub left_out_count: usize,
     /// The connections to them.
@@ -87,7 +89,16 @@ impl HostLook {
     }
 
     pub(super) async fn at(self: Rc<Self>, host: DomainName) -> HostView {
-        let mut addresses = self.addresses(&host).await;
+        let (own, mut found) = tokio::join!(self.own_addresses(&host), self.resolve(&host));
+        if let Ok(found) = &mut found
+            && own.is_some()
+        {
+            found.truncate(ADDRESSES_MAX);
+        }
+        let (mut addresses, resolved) = match own {
+            Some(own) => (own, Some(found)),
+            None => (found, None),
+        };
         let left_out_count = addresses.as_ref().map_or(0, |found| found.len().saturating_sub(ADDRESSES_MAX));
         if let Ok(found) = &mut addresses {
             found.truncate(ADDRESSES_MAX);
@@ -107,23 +118,29 @@ impl HostLook {
             });
         }
         let is_automatic = self.config.automatic_certificates().any(|certificate| certificate.names.contains(&host));
-        HostView { host, is_automatic, addresses, left_out_count, connections: super::in_order(tasks).await }
+        let connections = super::in_order(tasks).await;
+        HostView { host, is_automatic, addresses, resolved, left_out_count, connections }
     }
 
-    /// The addresses that clients find: those in a zone of this server, else those that a resolver finds.
-    async fn addresses(&self, host: &DomainName) -> Result<Vec<IpAddr>, String> {
-        let name = wire_name(host);
+    /// The addresses in a zone of this server; `None` if they are in none.
+    async fn own_addresses(&self, host: &DomainName) -> Option<Result<Vec<IpAddr>, String>> {
+        let (name, apex) = (wire_name(host), wire_name(zone_of(host.as_str(), self.config.apexes())?));
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {
-            let own = match zone_of(host.as_str(), self.config.apexes()) {
-                Some(apex) => self.name_servers.ask_self(name.as_name(), rtype, wire_name(apex).as_name()).await,
-                None => Ok(Answer::Alias),
-            };
-            let records = match own? {
-                Answer::Records(rdatas) => Records { rdatas, ttl_s: None },
-                Answer::Alias | Answer::Referral => self.resolvers.resolve(name.as_name(), rtype).await?,
-            };
-            addresses.extend(records.addresses());
+            match self.name_servers.ask_self(name.as_name(), rtype, apex.as_name()).await {
+                Ok(Answer::Records(rdatas)) => addresses.extend(Records { rdatas, ttl_s: None }.addresses()),
+                Ok(Answer::Alias | Answer::Referral) => return None,
+                Err(problem) => return Some(Err(problem)),
+            }
+        }
+        Some(Ok(addresses))
+    }
+
+    /// The addresses that a resolver finds, as other machines do.
+    async fn resolve(&self, host: &DomainName) -> Result<Vec<IpAddr>, String> {
+        let (name, mut addresses) = (wire_name(host), Vec::new());
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            addresses.extend(self.resolvers.resolve(name.as_name(), rtype).await?.addresses());
         }
         Ok(addresses)
     }

@@ -7,6 +7,7 @@ use sanderling_config::duration_text;
 use sanderling_os::interfaces::is_public;
 use sanderling_server_process::is_renewed_in_time;
 use sanderling_tls::{CertificateProblem, PresentedChain};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The judgements of each host.
@@ -14,7 +15,7 @@ fn of_hosts(facts: &Facts, judge: impl Fn(&HostView) -> Vec<Judgement>) -> Vec<J
     facts.seen().iter().flat_map(|seen| &seen.hosts).flat_map(judge).collect()
 }
 
-/// Whether the published addresses are those of this machine.
+/// Whether the published addresses are those of this machine, and those that other machines find.
 pub(super) fn addresses(facts: &Facts) -> Vec<Judgement> {
     let has_public = facts.interfaces.iter().any(|address| is_public(*address));
     let judge = |address: &IpAddr| {
@@ -41,16 +42,39 @@ pub(super) fn addresses(facts: &Facts) -> Vec<Judgement> {
             Ok(addresses) => {
                 let why = || Verdict::unknown(format!("{} more addresses are not looked at", host.left_out_count));
                 let left_out = (host.left_out_count > 0).then(why);
-                addresses.iter().map(judge).chain(left_out).collect()
+                // Only all of them can be compared.
+                let resolved =
+                    host.resolved.iter().filter(|_| host.left_out_count == 0).map(|it| resolved(it, addresses));
+                addresses.iter().map(judge).chain(left_out).chain(resolved).collect()
             }
         };
         verdicts.into_iter().map(|verdict| (host.host.to_string(), verdict)).collect()
     })
 }
 
+/// Whether a resolver finds `own`, the addresses in the zone of this server.
+fn resolved(found: &Result<Vec<IpAddr>, String>, own: &[IpAddr]) -> Verdict {
+    let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<IpAddr>>();
+    match found {
+        Err(why) => Verdict::unknown(format!("the addresses that other machines find: {why}")),
+        Ok(found) if set(found) == set(own) => Verdict::good("a resolver finds the addresses of the zone"),
+        Ok(found) => Verdict::wrong(
+            format!("a resolver finds {}, and the zone of this server has {}", list(found), list(own)),
+            "enter the name servers of this server at the registrar; after a change, resolvers keep earlier records \
+             until their TTL has passed",
+        ),
+    }
+}
+
+fn list(addresses: &[IpAddr]) -> String {
+    match addresses {
+        [] => "no address".to_owned(),
+        addresses => addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
+    }
+}
+
 fn public_text(interfaces: &[IpAddr]) -> String {
-    let public = interfaces.iter().filter(|address| is_public(**address));
-    public.map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+    list(&interfaces.iter().copied().filter(|address| is_public(*address)).collect::<Vec<_>>())
 }
 
 /// Whether the published addresses accept connections.

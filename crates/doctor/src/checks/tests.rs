@@ -108,6 +108,7 @@ fn host_view() -> HostView {
         host: DomainName::parse(HOST).expect("a name"),
         is_automatic: false,
         addresses: Ok(vec![ip("5.9.1.2"), ip("2a01:4f8::2")]),
+        resolved: Some(Ok(vec![ip("2a01:4f8::2"), ip("5.9.1.2")])),
         connections: vec![
             connection(Service::Http, "5.9.1.2:80"),
             connection(Service::Https, "5.9.1.2:443"),
@@ -493,6 +494,13 @@ const FAULTS: &[Fault] = &[
         "renew",
     ),
     (
+        "domain still at the earlier server",
+        |facts| facts.host().resolved = Some(Ok(vec![ip("5.9.9.9")])),
+        "addresses",
+        "a resolver finds 5.9.9.9, and the zone of this server has 5.9.1.2 and 2a01:4f8::2",
+        "at the registrar",
+    ),
+    (
         "certificate not renewed in time",
         |facts| facts.present(&chain(HOST, NOW + 3 * DAY, true)),
         "certificates",
@@ -617,7 +625,7 @@ fn each_fault_is_named_with_its_remedy() {
 
 #[test]
 fn unknown_is_not_wrong() {
-    let plants: [(&str, Plant); 14] = [
+    let plants: [(&str, Plant); 15] = [
         ("delegation", |facts| {
             facts.view().zones.clear();
             facts.view().hosts.clear();
@@ -637,9 +645,11 @@ fn unknown_is_not_wrong() {
         ("name servers", |facts| facts.zone().servers[1].answer = ServerAnswer::NoRoute),
         ("connections", |facts| facts.host().connections[2].connection = Connection::NoRoute),
         ("addresses", |facts| facts.interfaces = vec![ip("10.0.0.5")]),
+        ("addresses", |facts| facts.host().resolved = Some(Err("no resolver".to_owned()))),
         ("addresses", |facts| {
             facts.has_proxies = true;
             facts.host().addresses = Ok(vec![ip("5.9.9.9")]);
+            facts.host().resolved = None;
         }),
         ("server", |facts| facts.server = ServerFacts::Unknown("run it as root".to_owned())),
     ];
