@@ -91,7 +91,7 @@ async fn look_at_all(config: Rc<Config>, places: &Places) -> OutsideView {
     let mut apexes: Vec<DomainName> = config.apexes().filter(|apex| is_wanted(apex)).cloned().collect();
     // One of a folder or a catalog, which the configuration does not list.
     let has_no_section = |name: &&DomainName| !config.sites.iter().any(|site| site.hosts.contains(name));
-    if apexes.is_empty() && config.has_zones() {
+    if apexes.is_empty() && (config.zone_folder.is_some() || config.consumes_catalogs()) {
         apexes.extend(places.name.iter().filter(has_no_section).cloned());
     }
     let hosts = config.sites.iter().flat_map(|site| &site.hosts);

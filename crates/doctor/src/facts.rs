@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     /// The addresses of the configuration.
     pub(crate) ports: Vec<PortFacts>,
     pub(crate) open_files: OpenFileFacts,
+    /// The domain that the operator has named.
+    pub(crate) name: Option<String>,
     /// The addresses of this machine.
     pub(crate) interfaces: Vec<IpAddr>,
     /// Whether proxies are in front of the server, so that clients connect to other machines.

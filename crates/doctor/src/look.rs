@@ -44,6 +44,7 @@ pub(crate) fn look(options: &Options) -> Facts {
         check,
         ports,
         open_files,
+        name: options.places.name.as_ref().map(ToString::to_string),
         interfaces: interfaces::addresses().unwrap_or_default(),
         has_proxies: checked.trusted_proxies.is_some(),
         // The last of all: this process has fewer rights afterwards.

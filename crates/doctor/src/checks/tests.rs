@@ -138,6 +138,7 @@ fn healthy() -> Facts {
             port(Service::Dns, "5.9.1.2:53", Transport::Udp),
         ],
         open_files: OpenFileFacts { limit: 524_288, is_of_server: true, problem: None },
+        name: None,
         interfaces: ["127.0.0.1", "5.9.1.2", "2a01:4f8::2"].map(ip).to_vec(),
         has_proxies: false,
         outside: Some(Ok(OutsideView {
@@ -494,6 +495,17 @@ const FAULTS: &[Fault] = &[
         "renew",
     ),
     (
+        "name that is not in the configuration",
+        |facts| {
+            facts.name = Some("nosuch.org".to_owned());
+            facts.view().zones.clear();
+            facts.view().hosts.clear();
+        },
+        "delegation",
+        "the configuration has no zone or site with this name",
+        "sanderling config",
+    ),
+    (
         "domain still at the earlier server",
         |facts| facts.host().resolved = Some(Ok(vec![ip("5.9.9.9")])),
         "addresses",
@@ -666,7 +678,8 @@ fn unknown_is_not_wrong() {
 /// `check` and `status` judge by the same times.
 #[test]
 fn certificate_that_is_to_be_renewed_later_is_good() {
-    for (left_days, is_automatic, is_wrong) in [(4, false, false), (4, true, true), (3, false, true), (20, true, false)] {
+    for (left_days, is_automatic, is_wrong) in [(4, false, false), (4, true, true), (3, false, true), (20, true, false)]
+    {
         let mut facts = healthy();
         facts.present(&chain(HOST, NOW + left_days * DAY, true));
         facts.host().is_automatic = is_automatic;

@@ -32,8 +32,13 @@ pub(super) fn delegation(facts: &Facts) -> Vec<Judgement> {
         judgements.push((format!("{count} more zones and hosts"), Verdict::unknown(why)));
     }
     if facts.seen().is_some_and(|seen| seen.zones.is_empty() && seen.hosts.is_empty()) {
-        let why = "the configuration has no zone or site with this name, or none at all";
-        judgements.push(("no domain".to_owned(), Verdict::unknown(why)));
+        judgements.push(match &facts.name {
+            Some(name) => {
+                let remedy = "name a domain that `sanderling config` shows, or add this one";
+                (name.clone(), Verdict::wrong("the configuration has no zone or site with this name", remedy))
+            }
+            None => ("no domain".to_owned(), Verdict::unknown("the configuration has no zone or site")),
+        });
     }
     judgements
 }
