@@ -25,6 +25,7 @@ use crate::sandbox::Sandbox;
 use crate::service_state::{AgentProblems, ServiceState};
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
+use crate::transfers::log_refused;
 use backend_connections::not_found;
 use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
@@ -128,6 +129,7 @@ pub(crate) struct ControlLoop<'s> {
     lost_lines: [LostLines; LogKind::ALL.len()],
     limit_log: LimitLog,
     backend_log: LimitedLog,
+    transfer_log: LimitedLog,
     version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -177,6 +179,7 @@ impl<'s> ControlLoop<'s> {
             lost_lines: LogKind::ALL.map(LostLines::new),
             limit_log: LimitLog::default(),
             backend_log: LimitedLog::default(),
+            transfer_log: LimitedLog::default(),
             version_log: VersionLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -478,6 +481,7 @@ impl<'s> ControlLoop<'s> {
         for BackendProblem { backend, message } in self.server.take_backend_problems() {
             self.backend_log.warning(&backend, &message);
         }
+        log_refused(&self.state.assembly.outgoing_transfers.take_refused(), &mut self.transfer_log);
         self.version_log.take_due(now).iter().for_each(|line| log(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();

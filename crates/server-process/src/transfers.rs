@@ -2,12 +2,15 @@
 
 use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{
     Catalog, Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
 };
-use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
+use sanderling_dns::{NameBuf, TsigAlgorithm, TsigKey, TsigKeys};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
-use sanderling_server::{IpNetwork, NotifyInbox, NotifyPolicy, OutgoingTransfers, TransferPolicy, TransferRule};
+use sanderling_server::{
+    IpNetwork, NotifyInbox, NotifyPolicy, OutgoingTransfers, RefusedTransfer, TransferPolicy, TransferRule,
+};
 use sanderling_zone_files::wire_name;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -91,6 +94,19 @@ pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>
     };
     let zones = config.zone_transfers.iter().map(|(apex, own)| (wire_name(apex), rules(own)));
     Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(outgoing)))
+}
+
+/// Logs the transfers that no rule allows, once a minute for each client and zone.
+pub(crate) fn log_refused(refused: &[RefusedTransfer], log: &mut LimitedLog) {
+    let text = |name: &NameBuf| name.as_name().to_string().trim_end_matches('.').to_owned();
+    for RefusedTransfer { apex, client, key } in refused {
+        let apex = text(apex);
+        let key = key.as_ref().map_or("without a key".to_owned(), |key| format!("with the key {}", text(key)));
+        let message = format!(
+            "zone {apex}: a transfer to {client} {key} gets REFUSED: no rule in `transfer_allow` or `secondaries` allows it"
+        );
+        log.warning(&format!("{apex} {client}"), &message);
+    }
 }
 
 /// The primaries that may send NOTIFY for each zone; `None` if no zone has primaries.

@@ -51,7 +51,7 @@ pub use backend_problems::BackendProblem;
 pub use backend_servers::BackendServerStatus;
 pub use backend_tls::BackendTlsSettings;
 pub use dns::notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
-pub use dns::transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};
+pub use dns::transfers::{LastTransfer, OutgoingTransfers, RefusedTransfer, TransferPolicy, TransferRule};
 pub use dns::updates::{ReceivedUpdate, UpdateInbox, UpdatePolicy};
 pub use files::file_cache::CacheStats;
 pub use http::link_target::{LinkError, LinkUse, Served, is_own_authority, link_error};

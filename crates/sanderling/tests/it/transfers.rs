@@ -191,6 +191,11 @@ fn other_transfers_are_refused_and_counted_by_cause() {
     assert_eq!(status(plain, &[]), "REFUSED");
     assert_eq!(status(plain, &["-y", "hmac-sha256:other:b3RoZXI="]), "REFUSED");
     check_counter(&directory, "dns_transfers_refused 2");
+    // The second one is of the same client and zone, within a minute.
+    server.wait_for_error(
+        "zone example.com: a transfer to 127.0.0.1 without a key gets REFUSED: no rule in `transfer_allow` or \
+         `secondaries` allows it",
+    );
     assert!(status(plain, &["-y", "hmac-sha256:unknown:b3RoZXI="]).contains("BADKEY"));
     check_counter(&directory, "tsig_bad_key 1");
     assert!(status(plain, &["-y", "hmac-sha256:transfer:b3RoZXI="]).contains("BADSIG"));

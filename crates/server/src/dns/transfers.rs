@@ -44,6 +44,22 @@ pub struct OutgoingTransfers {
     count_max: usize,
     /// By the wire form of the names of zones, in lower case.
     last: Mutex<HashMap<Vec<u8>, LastTransfer>>,
+    /// Those that were refused and must be logged.
+    refused: Mutex<Vec<RefusedTransfer>>,
+}
+
+/// Refused transfers that wait to be logged; more are only counted, so that clients cannot fill a disk.
+const REFUSED_MAX: usize = 8;
+
+/// A transfer that no rule allows.
+#[derive(Clone, Debug)]
+pub struct RefusedTransfer {
+    /// The name of the zone.
+    pub apex: NameBuf,
+    /// The address of the client.
+    pub client: IpAddr,
+    /// The key that has signed the query.
+    pub key: Option<NameBuf>,
 }
 
 /// The last transfer of a zone that was written to its end.
@@ -75,6 +91,19 @@ impl OutgoingTransfers {
         let transfer = LastTransfer { client, serial: zone.serial(), is_incremental, at_unix_s };
         if let Ok(mut last) = self.last.lock() {
             last.insert(lowercase(zone.apex()), transfer);
+        }
+    }
+
+    /// The transfers that were refused since the last call.
+    pub fn take_refused(&self) -> Vec<RefusedTransfer> {
+        self.refused.lock().map(|mut refused| std::mem::take(&mut *refused)).unwrap_or_default()
+    }
+
+    fn note_refused(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>) {
+        if let Ok(mut refused) = self.refused.lock()
+            && refused.len() < REFUSED_MAX
+        {
+            refused.push(RefusedTransfer { apex: apex.to_owned(), client, key: key.map(Name::to_owned) });
         }
     }
 
@@ -269,7 +298,12 @@ fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -
         .map_err(|error| (Refusal::Tsig(error), Counter::of_tsig_error(error)))?;
     // RFC 5936 §4.2: there is no AXFR over UDP.
     let is_possible = channel != Channel::OtherEncryption && (channel == Channel::Stream || request.is_incremental());
-    if !is_possible || !policy.allows(request.apex(), client, request.key()) {
+    let is_allowed = policy.allows(request.apex(), client, request.key());
+    // The address of a datagram may be false.
+    if !is_allowed && channel == Channel::Stream && zones.get(request.apex()).is_some() {
+        policy.outgoing.note_refused(request.apex(), client, request.key());
+    }
+    if !is_possible || !is_allowed {
         return Err((Refusal::NotAllowed, Counter::DnsTransfersRefused));
     }
     let zone = match zones.get(request.apex()) {
