@@ -164,13 +164,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("created");
         let file = folder.path().join("sanderling.toml");
         let search_paths = SearchPaths::new(None, vec![folder.path().join("none.toml"), file.clone()]);
+        // Cargo sets the variable for the programs that it runs.
+        let substituted = format!("{}.sock", std::env::var("CARGO_PKG_NAME").expect("set"));
         for (text, expected) in [
             ("control = \"my.sock\"\n", Some("my.sock")),
             ("control = \"/abs/my.sock\"\n", Some("/abs/my.sock")),
             ("control = \"my.sock\"\nworkers = \"many\"\n[domain.\"example.com\"\nsite = \n", Some("my.sock")),
             ("[http]\ncontrol = \"my.sock\"\n", None),
-            // Cargo sets the variable for the programs that it runs.
-            ("control = \"${CARGO_PKG_NAME}.sock\"\n", Some("sanderling-ipc.sock")),
+            ("control = \"${CARGO_PKG_NAME}.sock\"\n", Some(&*substituted)),
             ("control = \"$${CARGO_PKG_NAME}.sock\"\n", Some("${CARGO_PKG_NAME}.sock")),
         ] {
             std::fs::write(&file, text).expect("written");
