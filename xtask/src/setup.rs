@@ -131,9 +131,10 @@ pub(crate) fn is_root() -> bool {
 
 /// Programs of the tests that no Debian package has, or in an old version; Go installs them from its module proxy: the
 /// certificate authority of the tests of certificates, and the server whose configuration is imported.
-const GO_PROGRAMS: [(&str, &str); 2] = [
+const GO_PROGRAMS: [(&str, &str); 3] = [
     ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"),
     ("caddy", "github.com/caddyserver/caddy/v2/cmd/caddy@v2.10.2"),
+    ("oauth2-proxy", "github.com/oauth2-proxy/oauth2-proxy/v7@v7.6.0"),
 ];
 
 fn install_go_programs(log: &mut Log) -> Outcome {

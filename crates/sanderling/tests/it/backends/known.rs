@@ -1,6 +1,7 @@
 //! The configurations of the page about known applications, each in front of the application itself, or of one that
 //! answers alike.
 
+mod logins;
 mod registry;
 mod sites;
 mod wordpress;
