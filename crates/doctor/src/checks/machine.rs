@@ -137,7 +137,7 @@ pub(super) fn open_files(facts: &Facts) -> Vec<Judgement> {
     let subject = if limits.is_of_server { "the server" } else { "this shell" };
     let verdict = match limits.problem.as_deref().map(|problem| problem.rsplit_once("; ").unwrap_or((problem, ""))) {
         Some((problem, remedy)) => Verdict::wrong(problem, remedy),
-        None => Verdict::good(format!("{} are enough", limits.limit)),
+        None => Verdict::good(format!("the limit of {} is enough", limits.limit)),
     };
     vec![(subject.to_owned(), verdict)]
 }
