@@ -130,6 +130,10 @@ pub(crate) fn decode_request(
         decoded.state = HeadState::Malformed;
     }
     decoded.is_connect = writer.found[Pseudo::Protocol as usize].is_some();
+    // The stream becomes a tunnel, which has no content (RFC 9110 §9.3.6).
+    if decoded.is_connect && decoded.content_bytes.is_some() && decoded.state == HeadState::Complete {
+        decoded.state = HeadState::Malformed;
+    }
     Ok(decoded)
 }
 

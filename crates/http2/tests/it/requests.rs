@@ -103,7 +103,9 @@ fn extended_connect_is_a_request_to_switch_the_protocol() {
         check(true, &fields, &[]);
     }
     check(true, &[&[(":method", "GET")], &CONNECT[1..]].concat(), &[]);
-    check(true, &[&CONNECT[..], &[("upgrade", "websocket")]].concat(), &[]);
+    for field in [("upgrade", "websocket"), ("content-length", "0"), ("content-length", "5")] {
+        check(true, &[&CONNECT[..], &[field]].concat(), &[]);
+    }
 }
 
 /// RFC 9113 §8.2.3.
