@@ -81,7 +81,7 @@ impl HttpsClient {
     /// A client for [`HttpsClient::date`] alone: it accepts every certificate, since to a clock that is wrong, those of
     /// all servers seem expired.
     pub(crate) fn for_dates(timeout: Duration) -> HttpsClient {
-        HttpsClient { tls: TlsConnector::from(Arc::new(unverified_config())), timeout }
+        HttpsClient { tls: TlsConnector::from(unverified_config()), timeout }
     }
 
     /// The time of the server at `url`, in seconds since 1970, that its answer has (RFC 9110 §6.6.1).

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// Bytes of the name of a host, and of one of its labels (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
+/// Of `http://127.0.0.1` and `https://127.0.0.1` (RFC 9110 §4.2.1, §4.2.2).
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 /// The protocol of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +30,20 @@ impl Spoken {
     }
 }
 
+/// The address of a server, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerAddress {
+    pub(super) address: BackendAddress,
+    pub(super) is_encrypted: bool,
+}
+
 /// The address that `text` has. Names other than `localhost` are looked up while the server runs.
 ///
 /// # Errors
 /// The problem.
-pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<BackendAddress, Problem> {
+pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<ServerAddress, Problem> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return parse_path(text, path);
+        return parse_path(text, path).map(|address| ServerAddress { address, is_encrypted: false });
     }
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     match (scheme, spoken) {
@@ -63,11 +73,12 @@ pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<Backen
         let remedy = "leave it out; `strip_prefix = true` removes the path of the route before the application gets it";
         return Err(Problem::new(format!("`{text}` has a path"), remedy));
     }
-    let address = parse_tcp(text, authority, spoken)?;
+    let is_encrypted = scheme == "https";
+    let address = parse_tcp(text, authority, spoken, if is_encrypted { HTTPS_PORT } else { HTTP_PORT })?;
     let (ip, port) = match &address {
         BackendAddress::Tcp(address) => (Some(address.ip()), address.port()),
         BackendAddress::Host { port, .. } => (None, *port),
-        BackendAddress::Unix(_) => return Ok(address),
+        BackendAddress::Unix(_) => return Ok(ServerAddress { address, is_encrypted }),
     };
     if port == 0 {
         return Err(Problem::new(
@@ -79,12 +90,7 @@ pub(super) fn parse_backend_address(text: &str, spoken: Spoken) -> Result<Backen
         let remedy = format!("write the address of one machine, for example {}", spoken.example());
         return Err(Problem::new(format!("`{text}` means all addresses of this machine"), remedy));
     }
-    Ok(address)
-}
-
-/// Whether connections to this address are encrypted.
-pub(super) fn is_encrypted(text: &str) -> bool {
-    text.starts_with("https://")
+    Ok(ServerAddress { address, is_encrypted })
 }
 
 fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
@@ -99,11 +105,7 @@ fn parse_path(text: &str, path: &str) -> Result<BackendAddress, Problem> {
     Ok(BackendAddress::Unix(PathBuf::from(path)))
 }
 
-fn parse_tcp(text: &str, authority: &str, spoken: Spoken) -> Result<BackendAddress, Problem> {
-    /// Of `http://127.0.0.1` and `https://127.0.0.1` (RFC 9110 §4.2.1, §4.2.2).
-    const HTTP_PORT: u16 = 80;
-    const HTTPS_PORT: u16 = 443;
-    let default_port = if is_encrypted(text) { HTTPS_PORT } else { HTTP_PORT };
+fn parse_tcp(text: &str, authority: &str, spoken: Spoken, default_port: u16) -> Result<BackendAddress, Problem> {
     if let Ok(address) = authority.parse() {
         return Ok(BackendAddress::Tcp(address));
     }
@@ -172,6 +174,7 @@ mod tests {
             ("unix:/run/app.sock", Spoken::Http, BackendAddress::Unix("/run/app.sock".into())),
             ("unix:/run/php/php-fpm.sock", Spoken::FastCgi, BackendAddress::Unix("/run/php/php-fpm.sock".into())),
         ] {
+            let expected = ServerAddress { address: expected, is_encrypted: text.starts_with("https") };
             assert_eq!(parse_backend_address(text, spoken), Ok(expected), "{text}");
         }
     }

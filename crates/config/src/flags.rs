@@ -1,16 +1,16 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
+use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config::{CertificateFiles, Config, DefaultSite, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
 use crate::path_rules::PathRules;
-use crate::routes::{SiteRoute, proxy_route, route_pattern};
+use crate::routes::{SiteRoute, TIMEOUT_MS_DEFAULT, proxy_route, route_pattern};
 use crate::service::Service;
 use crate::site::{Site, SiteOptions};
 use crate::zones::{Zone, ZoneOrigin};
-use sanderling_site_rules::{BackendServer, FileOptions, Route};
+use sanderling_site_rules::{FileOptions, Route};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -65,8 +65,7 @@ pub fn parse_proxy_argument(text: &str) -> Result<ProxyFlag, Problem> {
         _ => ("/", text),
     };
     let pattern = route_pattern(path).map_err(|error| Problem::new(error.message, error.remedy))?;
-    let server = BackendServer { address: parse_backend_address(address, Spoken::Http)?, weight: 1 };
-    let route = proxy_route(path, pattern, server, is_encrypted(address));
+    let route = proxy_route(path, pattern, parse_backend_address(address, Spoken::Http)?, TIMEOUT_MS_DEFAULT);
     Ok(ProxyFlag { argument: text.to_owned(), route })
 }
 

@@ -1,9 +1,10 @@
 //! The routes of a configuration: the requests that an application answers, and the defaults of their keys.
 
+use crate::backend_address::ServerAddress;
 use crate::diagnostic::ValueLocation;
 use sanderling_site_rules::{
     Backend, BackendProtocol, BackendRoute, BackendServer, BackendTls, Distribution, Pattern, Route, RouteAction,
-    RouteConditions, RuleError, TlsFiles, TlsTrust,
+    RuleError, TlsFiles, TlsTrust,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,22 +77,12 @@ pub(super) fn route_pattern(text: &str) -> Result<Pattern, RuleError> {
     }
 }
 
-/// The route `name` to one server that speaks HTTP, with the default of each key.
-pub(super) fn proxy_route(name: &str, pattern: Pattern, server: BackendServer, is_encrypted: bool) -> Route {
-    proxy_route_with(name, pattern, server, is_encrypted, TIMEOUT_MS_DEFAULT)
-}
-
-/// The same with another timeout.
-pub(super) fn proxy_route_with(
-    name: &str,
-    pattern: Pattern,
-    server: BackendServer,
-    is_encrypted: bool,
-    timeout_ms: u64,
-) -> Route {
+/// The route `name` to one server that speaks HTTP, with the default of each other key.
+pub(super) fn proxy_route(name: &str, pattern: Pattern, server: ServerAddress, timeout_ms: u64) -> Route {
+    let ServerAddress { address, is_encrypted } = server;
     let files = TlsFiles { trust: TlsTrust::System, certificate: None };
     let backend = Backend {
-        servers: vec![server],
+        servers: vec![BackendServer { address, weight: 1 }],
         protocol: BackendProtocol::Http1,
         tls: is_encrypted.then(|| Arc::new(BackendTls { name: None, files })),
         connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT),
@@ -100,17 +91,8 @@ pub(super) fn proxy_route_with(
         distribution: Distribution::default(),
     };
     let pass = BackendRoute {
-        backend: Arc::new(backend),
-        strip_prefix: false,
-        host: None,
-        request_fields: Vec::new(),
-        response_fields: Vec::new(),
-        compresses: false,
-        sends_hints_by_http1: false,
         body_bytes_max: REQUEST_BODY_BYTES_DEFAULT,
-        timeout: Duration::from_millis(timeout_ms),
+        ..BackendRoute::new(Arc::new(backend), Duration::from_millis(timeout_ms))
     };
-    let (name, conditions) = (name.to_owned(), RouteConditions::default());
-    let action = RouteAction::Pass(Box::new(pass));
-    Route { name, pattern, conditions, files_first: false, forward_auth: None, rate: None, action }
+    Route::new(name, pattern, RouteAction::Pass(Box::new(pass)))
 }

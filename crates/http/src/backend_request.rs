@@ -368,15 +368,10 @@ mod tests {
     const OF_STRANGER: &str = "Via: 1.1 sanderling\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https\n\
         X-Forwarded-Host: a\nForwarded: for=192.0.2.1;host=a;proto=https\n";
 
-    /// The head that the backend gets of a request with these lines, with `change` applied.
-    #[track_caller]
-    fn written(lines: &str, change: impl FnOnce(&mut BackendRequest<'_>)) -> String {
-        let head = format!("{lines}\n").replace('\n', "\r\n");
-        let Ok(Parsed::Complete { request, .. }) = parse_request(head.as_bytes(), 0, &RequestLimits::default()) else {
-            panic!("{head}");
-        };
-        let mut passed = BackendRequest {
-            request: &request,
+    /// A request of a stranger over HTTPS, with these edits.
+    fn of_stranger<'r>(request: &'r Request<'r>, edits: &'r [Edit]) -> BackendRequest<'r> {
+        BackendRequest {
+            request,
             target: b"/t",
             host: None,
             framing: request.framing,
@@ -384,8 +379,18 @@ mod tests {
             scheme: Scheme::Https,
             passes_trailers: false,
             trusted: None,
-            edits: &[],
+            edits,
+        }
+    }
+
+    /// The head that the backend gets of a request with these lines, with `change` applied.
+    #[track_caller]
+    fn written(lines: &str, change: impl FnOnce(&mut BackendRequest<'_>)) -> String {
+        let head = format!("{lines}\n").replace('\n', "\r\n");
+        let Ok(Parsed::Complete { request, .. }) = parse_request(head.as_bytes(), 0, &RequestLimits::default()) else {
+            panic!("{head}");
         };
+        let mut passed = of_stranger(&request, &[]);
         change(&mut passed);
         let mut out = vec![];
         passed.write_head(&mut out);
@@ -544,17 +549,8 @@ mod tests {
         let head = format!("{lines}\n").replace('\n', "\r\n");
         let parsed = parse_request(head.as_bytes(), 0, &RequestLimits::default()).expect("valid");
         let edits = vec![("X-Forwarded-Method".to_string(), Some("POST".to_string()))];
-        let passed = BackendRequest {
-            request: parsed.request().expect("complete"),
-            target: b"/auth",
-            host: None,
-            framing: Framing::None,
-            client: IpAddr::from([192, 0, 2, 1]),
-            scheme: Scheme::Https,
-            passes_trailers: false,
-            trusted: None,
-            edits: &edits,
-        };
+        let request = parsed.request().expect("complete");
+        let passed = BackendRequest { target: b"/auth", framing: Framing::None, ..of_stranger(request, &edits) };
         let mut out = vec![];
         passed.write_question_head(&mut out);
         let text = String::from_utf8(out).expect("UTF-8").replace("\r\n", "\n");
@@ -592,19 +588,8 @@ mod tests {
             let head = format!("{lines}\n").replace('\n', "\r\n");
             let parsed = parse_request(head.as_bytes(), 0, &RequestLimits::default()).expect("valid");
             let request = parsed.request().expect("complete");
-            let passed = BackendRequest {
-                request,
-                target: b"/t",
-                host: None,
-                framing: request.framing,
-                client: IpAddr::from([192, 0, 2, 1]),
-                scheme: Scheme::Https,
-                passes_trailers: false,
-                trusted: None,
-                edits: &edits,
-            };
             let mut out = vec![];
-            passed.write_head(&mut out);
+            of_stranger(request, &edits).write_head(&mut out);
             let text = String::from_utf8(out).expect("UTF-8").replace("\r\n", "\n");
             assert_eq!(text, format!("GET /t HTTP/1.1\nHost: a\n{expected}\n"), "{edits:?}");
         };

@@ -219,6 +219,19 @@ pub trait RouteRequest {
 }
 
 impl Route {
+    /// All requests for these paths get this answer.
+    pub fn new(name: &str, pattern: Pattern, action: RouteAction) -> Route {
+        Route {
+            name: name.to_owned(),
+            pattern,
+            conditions: RouteConditions::default(),
+            files_first: false,
+            forward_auth: None,
+            rate: None,
+            action,
+        }
+    }
+
     /// Whether `later`, a route after this one, never answers: this one has the same paths, as many conditions, and
     /// they hold whenever those of `later` do.
     pub fn hides(&self, later: &Route) -> bool {
@@ -269,6 +282,23 @@ impl Route {
         let end = self.name.find(['*', ':']).unwrap_or(self.name.len());
         let fixed = &self.name[..end];
         fixed.rfind('/').filter(|_| end < self.name.len()).map_or(fixed.trim_end_matches('/'), |slash| &fixed[..slash])
+    }
+}
+
+impl BackendRoute {
+    /// Requests without content are passed on to this backend, unchanged except for what proxies add.
+    pub fn new(backend: Arc<Backend>, timeout: Duration) -> BackendRoute {
+        BackendRoute {
+            backend,
+            strip_prefix: false,
+            host: None,
+            request_fields: Vec::new(),
+            response_fields: Vec::new(),
+            compresses: false,
+            sends_hints_by_http1: false,
+            body_bytes_max: 0,
+            timeout,
+        }
     }
 }
 
@@ -346,15 +376,7 @@ mod tests {
 
     fn route(name: &str, conditions: RouteConditions) -> Route {
         let pattern = Pattern::parse(name, &[]).expect("a pattern");
-        Route {
-            name: name.to_owned(),
-            pattern,
-            conditions,
-            files_first: false,
-            forward_auth: None,
-            rate: None,
-            action: RouteAction::Respond { status: 204, text: String::new() },
-        }
+        Route { conditions, ..Route::new(name, pattern, RouteAction::Respond { status: 204, text: String::new() }) }
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl Trust {
 pub struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
+    /// The configuration, for another client of rustls.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+
     /// A client that has `certificate`, if a server asks for one.
     ///
     /// # Errors

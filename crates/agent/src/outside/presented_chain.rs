@@ -48,7 +48,7 @@ impl ChainReader {
             store.add_parsable_certificates(read_root(path).unwrap_or_default());
         }
         let trusted = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build().ok();
-        ChainReader { tls: TlsConnector::from(Arc::new(unverified_config())), trusted }
+        ChainReader { tls: TlsConnector::from(unverified_config()), trusted }
     }
 
     /// The chain for `host`.

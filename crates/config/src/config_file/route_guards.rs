@@ -1,13 +1,13 @@
 //! The keys of a route that restrict its requests: an authenticator, and a limit for each client.
 
 use super::ConfigBuilder;
-use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
+use crate::backend_address::{Spoken, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::routes::{
     FORWARD_AUTH_FIELDS_MAX, FORWARD_AUTH_TARGET_BYTES_MAX, FORWARD_AUTH_TIMEOUT_MS, REQUESTS_AT_ONCE_DEFAULT,
-    proxy_route_with,
+    proxy_route,
 };
-use sanderling_site_rules::{BackendServer, ForwardAuth, Pattern, RouteRate, is_connection_field, is_token};
+use sanderling_site_rules::{ForwardAuth, Pattern, RouteRate, is_connection_field, is_token};
 use std::sync::Arc;
 
 /// The keys of which a route without an answer of its own has one.
@@ -37,10 +37,8 @@ impl ConfigBuilder<'_, '_> {
             return None;
         }
         match parse_backend_address(address, Spoken::Http) {
-            Ok(address) => {
-                let server = BackendServer { address, weight: 1 };
-                let route =
-                    proxy_route_with(rule.key, pattern.clone(), server, is_encrypted(text), FORWARD_AUTH_TIMEOUT_MS);
+            Ok(server) => {
+                let route = proxy_route(rule.key, pattern.clone(), server, FORWARD_AUTH_TIMEOUT_MS);
                 let (route, target) = (Arc::new(route), target.to_owned());
                 Some(Box::new(ForwardAuth { route, target, fields: fields.unwrap_or_default() }))
             }

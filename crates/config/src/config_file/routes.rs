@@ -1,7 +1,7 @@
 //! The key of a domain for routes: the requests that an application answers, or a fixed response.
 
 use super::ConfigBuilder;
-use crate::backend_address::{Spoken, is_encrypted, parse_backend_address};
+use crate::backend_address::{ServerAddress, Spoken, parse_backend_address};
 use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;
 use crate::routes::{
@@ -262,17 +262,22 @@ impl ConfigBuilder<'_, '_> {
         let mut of_first = None;
         for item in items {
             let Some((offset, text, weight)) = self.read_server(item) else { continue };
-            if *of_first.get_or_insert(is_encrypted(text)) != is_encrypted(text) {
+            let ServerAddress { address, is_encrypted } = match parse_backend_address(text, spoken) {
+                Ok(server) => server,
+                Err(problem) => {
+                    self.reader.error(offset, problem);
+                    continue;
+                }
+            };
+            if *of_first.get_or_insert(is_encrypted) != is_encrypted {
                 let message = format!("`{text}` and the server before it differ in TLS");
                 self.error(offset, message, "write https:// for both, or for none");
             }
-            match parse_backend_address(text, spoken) {
-                Ok(address) if servers.iter().any(|server| server.address == address) => {
-                    let remedy = "remove one of the two; `weight` gives a server more requests";
-                    self.error(offset, format!("the server `{text}` is listed twice"), remedy);
-                }
-                Ok(address) => servers.push(BackendServer { address, weight }),
-                Err(problem) => self.reader.error(offset, problem),
+            if servers.iter().any(|server| server.address == address) {
+                let remedy = "remove one of the two; `weight` gives a server more requests";
+                self.error(offset, format!("the server `{text}` is listed twice"), remedy);
+            } else {
+                servers.push(BackendServer { address, weight });
             }
         }
         (servers, of_first.unwrap_or(false))

@@ -12,9 +12,7 @@ use crate::net::proxy_protocol;
 use crate::net::transport::Transport;
 use crate::slab::Key;
 use crate::waiter::Waiter;
-use sanderling_site_rules::{
-    BackendAddress, BackendRoute, ClientHeader, HealthCheck, Pattern, Route, RouteAction, RouteConditions,
-};
+use sanderling_site_rules::{BackendAddress, BackendRoute, ClientHeader, HealthCheck, Pattern, Route, RouteAction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -206,26 +204,9 @@ fn check_of(group: &Group) -> Option<&HealthCheck> {
 /// The route of a request that checks a server.
 fn check_route(group: &Group) -> Option<Arc<Route>> {
     let check = check_of(group)?;
-    let action = BackendRoute {
-        backend: Arc::clone(group.backend()),
-        strip_prefix: false,
-        host: None,
-        request_fields: Vec::new(),
-        response_fields: Vec::new(),
-        body_bytes_max: 0,
-        timeout: check.interval,
-        compresses: false,
-        sends_hints_by_http1: false,
-    };
-    Some(Arc::new(Route {
-        name: check.path.clone().unwrap_or_default(),
-        pattern: Pattern::parse("/", &[]).ok()?,
-        conditions: RouteConditions::default(),
-        files_first: false,
-        forward_auth: None,
-        rate: None,
-        action: RouteAction::Pass(Box::new(action)),
-    }))
+    let action = RouteAction::Pass(Box::new(BackendRoute::new(Arc::clone(group.backend()), check.interval)));
+    let name = check.path.as_deref().unwrap_or_default();
+    Some(Arc::new(Route::new(name, Pattern::parse("/", &[]).ok()?, action)))
 }
 
 /// The request of a check.

@@ -407,11 +407,8 @@ fn respond<'s, F: Framing<'s>>(
         log.set_upstream(server_choice::logged(&call));
     }
     let taken = call.take_head();
-    let parsed = taken.as_ref().map(|(head, is_complete)| {
-        (parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()), *is_complete)
-    });
-    match parsed {
-        Ok((Ok(ParsedResponse::Complete { response, .. }), is_complete)) => {
+    match taken.as_ref().map(|(head, is_complete)| (response_of(head, asked), *is_complete)) {
+        Ok((Some(response), is_complete)) => {
             pass_back(&response, call, is_complete, asked, ruling, progress, framing, context)
         }
         Ok(_) => respond_with(&OwnResponse::of(Status::ServiceUnavailable), asked, ruling, progress, framing, context),
@@ -429,6 +426,14 @@ fn respond<'s, F: Framing<'s>>(
             };
             respond_with(&response, asked, ruling, progress, framing, context)
         }
+    }
+}
+
+/// The response that a call has received, whose head was checked then.
+pub(super) fn response_of<'h>(head: &'h [u8], asked: &Asked<'_>) -> Option<BackendResponse<'h>> {
+    match parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()) {
+        Ok(ParsedResponse::Complete { response, .. }) => Some(response),
+        Ok(ParsedResponse::Partial) | Err(_) => None,
     }
 }
 

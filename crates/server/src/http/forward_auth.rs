@@ -5,13 +5,14 @@
 
 use crate::context::Context;
 use crate::http::asked::{Admission, Asked, Framing, Progress, Stage};
-use crate::http::backend_exchange::{OwnResponse, PassedPath, pass_back, respond_with, scheme_of, status_of};
+use crate::http::backend_exchange::{
+    OwnResponse, PassedPath, pass_back, respond_with, response_of, scheme_of, status_of,
+};
 use crate::http::site_rules::Ruling;
 use crate::metrics::Counter;
 use crate::net::call::{CallHandle, CallRequest, ContentFraming};
 use sanderling_http::{
-    BackendRequest, BackendResponse, ForwardedField, Framing as BodyFraming, Method, ParsedResponse, Request,
-    ResponseLimits, Scheme, Status, parse_response,
+    BackendRequest, BackendResponse, ForwardedField, Framing as BodyFraming, Request, Scheme, Status,
 };
 use sanderling_site_rules::{ForwardAuth, Route};
 use std::ops::ControlFlow;
@@ -151,11 +152,9 @@ fn conclude<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> ControlFlow<F::Step, F> {
     let taken = call.take_head();
-    let parsed = taken.as_ref().map(|(head, is_complete)| {
-        (parse_response(head, asked.request.method == Method::Head, &ResponseLimits::default()), *is_complete)
-    });
-    let (status, problem) = match parsed {
-        Ok((Ok(ParsedResponse::Complete { response, .. }), is_complete)) => match response.status() {
+    let answer = taken.as_ref().map(|(head, is_complete)| (response_of(head, asked), *is_complete));
+    let (status, problem) = match answer {
+        Ok((Some(response), is_complete)) => match response.status() {
             200..300 => match fields_of(auth, &response) {
                 Ok(fields) => {
                     progress.set_stage(Stage::Admitted(Box::new(Admission { route: Arc::clone(route), fields })));

@@ -11,7 +11,7 @@ use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Site
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_site_rules::{
     Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction,
-    RouteConditions, Routes,
+    Routes,
 };
 
 const UNLIMITED: usize = usize::MAX;
@@ -38,29 +38,11 @@ pub(super) fn backend(server_count: u16, connections_max: usize) -> Arc<Backend>
 }
 
 pub(super) fn backend_route(backend: &Arc<Backend>) -> BackendRoute {
-    BackendRoute {
-        backend: Arc::clone(backend),
-        strip_prefix: false,
-        host: None,
-        request_fields: Vec::new(),
-        response_fields: Vec::new(),
-        compresses: false,
-        sends_hints_by_http1: false,
-        body_bytes_max: 1024 * 1024,
-        timeout: TIMEOUT,
-    }
+    BackendRoute { body_bytes_max: 1024 * 1024, ..BackendRoute::new(Arc::clone(backend), TIMEOUT) }
 }
 
 pub(super) fn route(name: &str, action: RouteAction) -> Route {
-    Route {
-        name: name.to_owned(),
-        pattern: Pattern::parse(name, &[]).expect("a pattern"),
-        conditions: RouteConditions::default(),
-        files_first: false,
-        forward_auth: None,
-        rate: None,
-        action,
-    }
+    Route::new(name, Pattern::parse(name, &[]).expect("a pattern"), action)
 }
 
 /// A site with a file `/file`, and these routes.

@@ -8,7 +8,7 @@ use sanderling_server::{
 };
 use sanderling_site_rules::{
     Backend, BackendAddress, BackendProtocol, BackendRoute, BackendServer, Distribution, Pattern, Route, RouteAction,
-    RouteConditions, Routes,
+    Routes,
 };
 use sanderling_testkit::{DEADLINE, wait_until};
 use std::net::SocketAddr;
@@ -55,26 +55,8 @@ pub(crate) fn backend_snapshot(address: SocketAddr) -> Snapshot {
         connections_max: 1,
         distribution: Distribution::default(),
     };
-    let pass = BackendRoute {
-        backend: Arc::new(backend),
-        strip_prefix: false,
-        host: None,
-        request_fields: Vec::new(),
-        response_fields: Vec::new(),
-        compresses: false,
-        sends_hints_by_http1: false,
-        body_bytes_max: 0,
-        timeout: DEADLINE,
-    };
-    let route = Route {
-        name: "/*".to_owned(),
-        pattern: Pattern::parse("/*", &[]).expect("a pattern"),
-        conditions: RouteConditions::default(),
-        files_first: false,
-        forward_auth: None,
-        rate: None,
-        action: RouteAction::Pass(Box::new(pass)),
-    };
+    let pass = RouteAction::Pass(Box::new(BackendRoute::new(Arc::new(backend), DEADLINE)));
+    let route = Route::new("/*", Pattern::parse("/*", &[]).expect("a pattern"), pass);
     let rules = SiteRules { routes: Arc::new(Routes::new([route])), ..SiteRules::default() };
     let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(&[]), options };

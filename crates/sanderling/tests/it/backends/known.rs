@@ -10,11 +10,32 @@ use super::Answer;
 use crate::https::issue_for;
 use sanderling_testkit::{Ended, ListenerCounts, TestDirectory, TestServer, curl};
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
 
 const PAGE: &str = include_str!("../../../../../docs/known-applications.md");
 const USERS: &[u8] = include_bytes!("../site_rules/users.htpasswd");
 const BEGIN: &str = "workers = 2\n[limits]\ndrain_timeout = \"1s\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n\
     [https]\nlisten = [\"127.0.0.1:0\"]\n";
+
+/// A program that runs; it is killed when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Starts the program of this Debian package, or of `cargo xtask setup`.
+    fn start(mut command: Command, package: &str) -> Running {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Running(child.unwrap_or_else(|error| {
+            panic!("{command:?}: {error}; `cargo xtask setup` installs it (package {package})")
+        }))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A server with the configuration of a section of the page.
 struct Known {

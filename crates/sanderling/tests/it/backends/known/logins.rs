@@ -1,10 +1,10 @@
 //! Applications behind a login: by an authenticator that answers as Authelia does, and by oauth2-proxy.
 
-use super::Known;
+use super::{Known, Running};
 use crate::backends::{AUTHENTICATOR_JS, Application};
 use sanderling_testkit::{TestDirectory, free_address, wait_until};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 #[test]
 fn authelia_guards_two_applications() {
@@ -29,38 +29,26 @@ fn authelia_guards_two_applications() {
     }
 }
 
-/// oauth2-proxy with the users of a file; it is killed when this is dropped.
-struct Oauth2Proxy(Child);
-
-impl Oauth2Proxy {
-    fn new(directory: &TestDirectory, address: SocketAddr) -> Oauth2Proxy {
-        // The password is "secret".
-        let users = directory.write("logins", b"ann:$2y$04$1q4MMCbRc.PewLljx7yewO1rIYAC0XxrJZNWB5hZ8xRmeO/eq6zOG\n");
-        let home = std::env::var("HOME").unwrap_or_default();
-        let mut command = Command::new("oauth2-proxy");
-        command.env("PATH", format!("{}:{home}/go/bin", std::env::var("PATH").unwrap_or_default()));
-        command.args(["--provider=github", "--client-id=id", "--client-secret=secret", "--email-domain=*"]);
-        command.args(["--cookie-secret=0123456789abcdef", "--reverse-proxy", "--set-xauthrequest"]);
-        command.args(["--upstream=static://202", &format!("--http-address={address}")]);
-        command.arg(format!("--htpasswd-file={}", users.display()));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = child.unwrap_or_else(|error| panic!("oauth2-proxy: {error}; `cargo xtask setup` installs it"));
-        wait_until("oauth2-proxy accepts connections", || TcpStream::connect(address).is_ok());
-        Oauth2Proxy(child)
-    }
-}
-
-impl Drop for Oauth2Proxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// oauth2-proxy with the users of a file.
+fn oauth2_proxy(directory: &TestDirectory, address: SocketAddr) -> Running {
+    // The password is "secret".
+    let users = directory.write("logins", b"ann:$2y$04$1q4MMCbRc.PewLljx7yewO1rIYAC0XxrJZNWB5hZ8xRmeO/eq6zOG\n");
+    let home = std::env::var("HOME").unwrap_or_default();
+    let mut command = Command::new("oauth2-proxy");
+    command.env("PATH", format!("{}:{home}/go/bin", std::env::var("PATH").unwrap_or_default()));
+    command.args(["--provider=github", "--client-id=id", "--client-secret=secret", "--email-domain=*"]);
+    command.args(["--cookie-secret=0123456789abcdef", "--reverse-proxy", "--set-xauthrequest"]);
+    command.args(["--upstream=static://202", &format!("--http-address={address}")]);
+    command.arg(format!("--htpasswd-file={}", users.display()));
+    let running = Running::start(command, "oauth2-proxy of Go");
+    wait_until("oauth2-proxy accepts connections", || TcpStream::connect(address).is_ok());
+    running
 }
 
 #[test]
 fn oauth2_proxy_guards_an_application() {
     let (directory, address, application) = (TestDirectory::new(), free_address(), Application::node());
-    let _guard = Oauth2Proxy::new(&directory, address);
+    let _guard = oauth2_proxy(&directory, address);
     let guard = format!("http://{address}");
     let replaced = [("http://127.0.0.1:3000", &*application.url()), ("http://127.0.0.1:4180", &*guard)];
     let site = Known::start("oauth2-proxy in front of an application", &replaced, directory);

@@ -1,44 +1,30 @@
 //! The registry of containers: an image is pushed in parts, as `docker push` does, and pulled.
 
-use super::Known;
+use super::{Known, Running};
 use sanderling_testkit::{TestDirectory, free_address, random_bytes, run_program, seed, wait_until};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 const LAYER_BYTES: usize = 20_000_000;
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// A registry that runs; it is killed when this is dropped.
-struct Registry(Child);
-
-impl Registry {
-    fn new(directory: &TestDirectory, address: SocketAddr) -> Registry {
-        let config = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {address}\n",
-            directory.argument("registry")
-        );
-        let config = directory.write("registry.yml", config.as_bytes());
-        let mut command = Command::new("docker-registry");
-        command.arg("serve").arg(config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap_or_else(|error| {
-            panic!("docker-registry: {error}; `cargo xtask setup` installs it (Debian package docker-registry)")
-        });
-        wait_until("the registry accepts connections", || TcpStream::connect(address).is_ok());
-        Registry(child)
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn registry(directory: &TestDirectory, address: SocketAddr) -> Running {
+    let config = format!(
+        "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {address}\n",
+        directory.argument("registry")
+    );
+    let config = directory.write("registry.yml", config.as_bytes());
+    let mut command = Command::new("docker-registry");
+    command.arg("serve").arg(config);
+    let running = Running::start(command, "docker-registry");
+    wait_until("the registry accepts connections", || TcpStream::connect(address).is_ok());
+    running
 }
 
 #[test]
 fn image_is_pushed_and_pulled_with_the_password_alone() {
     let (directory, address) = (TestDirectory::new(), free_address());
-    let _registry = Registry::new(&directory, address);
+    let _registry = registry(&directory, address);
     let site =
         Known::start("A container registry behind a password", &[("127.0.0.1:5000", &address.to_string())], directory);
     let url = |path: &str| format!("https://registry.example.com{path}");

@@ -1,19 +1,19 @@
 //! WordPress with MariaDB, as a visitor and as its author use it.
 
-use super::Known;
+use super::{Known, Running};
 use crate::backends::php::Php;
 use sanderling_testkit::{Ended, TestDirectory, run_program, wait_until};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 const WORDPRESS: &str = "/usr/share/wordpress";
 /// A picture of one point.
 const PICTURE: &[u8] =
     b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 
-/// A database server; it is killed when this is dropped.
+/// A database server.
 struct MariaDb {
-    child: Child,
+    _running: Running,
     socket: String,
 }
 
@@ -26,9 +26,9 @@ impl MariaDb {
         let mut command = Command::new("mariadbd");
         command.args(["--no-defaults", &data, &format!("--socket={socket}"), "--skip-networking", "--user=root"]);
         command.args(["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0"]);
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("mariadb-install-db is there");
+        let running = Running::start(command, "mariadb-server-core");
         wait_until("the database accepts connections", || UnixStream::connect(&socket).is_ok());
-        let database = MariaDb { child, socket };
+        let database = MariaDb { _running: running, socket };
         database.run(
             "CREATE DATABASE wordpress; CREATE USER wordpress@localhost IDENTIFIED BY 'secret'; \
             GRANT ALL ON wordpress.* TO wordpress@localhost",
@@ -39,13 +39,6 @@ impl MariaDb {
     fn run(&self, statements: &str) {
         let socket = format!("--socket={}", self.socket);
         check(&run_program("mariadb", "mariadb-client", &["--no-defaults", &socket, "--user=root", "-e", statements]));
-    }
-}
-
-impl Drop for MariaDb {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
