@@ -17,7 +17,6 @@ use crate::frame::{
 };
 use crate::hpack::Decoder;
 use crate::request_head::{BlockError, Scratch};
-use crate::response_head;
 
 /// Content of a response that the server may send before the caller has taken it.
 pub const RESPONSE_WINDOW_BYTES: u32 = 128 * 1024;
@@ -230,16 +229,6 @@ impl ClientSession {
             out.extend_from_slice(&frame::header(0, kind::DATA, flag::END_STREAM, stream.id));
         }
         taken.len()
-    }
-
-    /// Ends the request with trailers, which are lines in the form of HTTP/1.1.
-    pub fn put_trailers(&mut self, lines: &[u8], out: &mut Vec<u8>) {
-        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.is_request_ended) else { return };
-        stream.is_request_ended = true;
-        let start = out.len();
-        out.extend_from_slice(&[0; HEADER_BYTES]);
-        response_head::encode_trailers(lines, out);
-        frame::finish_block(start, stream.id, true, out);
     }
 
     /// Lets the server send content until the caller holds [`RESPONSE_WINDOW_BYTES`], of which it holds `held_bytes`.

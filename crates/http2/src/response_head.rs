@@ -16,15 +16,13 @@ pub(crate) fn encode(head: &[u8], is_first: bool, out: &mut Vec<u8>) {
     let mut rest = head;
     let status_line = next_line(&mut rest).unwrap_or_default();
     put_status(status_line.get(STATUS_START..STATUS_START + 3).unwrap_or(b"500"), out);
-    while let Some(line) = next_line(&mut rest) {
-        // Each line was written by the server itself, as `Name: value`.
-        let Some(colon) = memchr::memchr(b':', line) else { continue };
-        put_field(&line[..colon], line[colon + 1..].trim_ascii_start(), out);
-    }
+    encode_fields(rest, out);
 }
 
-/// Appends the header block of trailers, which are field lines. They are never the first block of a connection.
-pub(crate) fn encode_trailers(lines: &[u8], out: &mut Vec<u8>) {
+/// Appends field lines, which this program has written as `Name: value`: those of a head, or trailers, which are never
+/// the first block of a connection.
+#[inline(always)]
+pub(crate) fn encode_fields(lines: &[u8], out: &mut Vec<u8>) {
     let mut rest = lines;
     while let Some(line) = next_line(&mut rest) {
         let Some(colon) = memchr::memchr(b':', line) else { continue };

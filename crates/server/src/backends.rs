@@ -158,7 +158,6 @@ impl Backends {
             };
         };
         let chosen = &mut group.servers[server];
-        chosen.note_request(&mut call.state(), now_ms);
         // The other unused connections may have ended together with the one on which it has failed.
         let is_repeated = call.state().failed_count > 0;
         let has_room = chosen.open_count < backend.connections_max;
@@ -177,7 +176,10 @@ impl Backends {
                 let stream = transport.map(|transport| self.stream(transport, (group_index, server))).transpose();
                 let stream = match stream {
                     Ok(stream) => stream,
-                    Err(error) => return self.fail(&call, CallError::Tls(error)),
+                    Err(error) => {
+                        self.groups[group_index].servers[server].note_failed_request(&mut call.state(), now_ms);
+                        return self.fail(&call, CallError::Tls(error));
+                    }
                 };
                 self.groups[group_index].servers[server].note_opened();
                 if let Some(stream) = stream {
@@ -189,7 +191,9 @@ impl Backends {
             }
             Err(error) => {
                 let error = CallError::Connect(error.kind());
-                self.groups[group_index].servers[server].state.note_unreachable(&error.to_string(), now_ms);
+                let server = &self.groups[group_index].servers[server];
+                server.note_failed_request(&mut call.state(), now_ms);
+                server.state.note_unreachable(&error.to_string(), now_ms);
                 self.fail_or_repeat(call, error, true, now_ms);
             }
         }
@@ -209,7 +213,8 @@ impl Backends {
             None => {
                 let mut group = Group::new(backend);
                 group.update_servers(&self.addresses, &self.servers, &self.problems, |_| false);
-                let free = self.groups.iter().position(Group::is_free);
+                let is_checked = |group| self.checks.as_ref().is_some_and(|checks| checks.is_checking_any(group));
+                let free = (0..self.groups.len()).find(|&index| self.groups[index].is_free() && !is_checked(index));
                 let index = free.unwrap_or(self.groups.len());
                 self.groups.splice(index..(index + 1).min(self.groups.len()), [group]);
                 index
@@ -277,11 +282,13 @@ impl Backends {
                     self.continue_after(Progress::Free, key, now_ms);
                 }
                 Err(error) => {
-                    let of_server = &mut self.groups[group].servers[server];
+                    let group = &mut self.groups[group];
+                    let of_server = &mut group.servers[server];
                     of_server.note_closed();
                     let error = CallError::Connect(error.kind());
                     of_server.state.note_unreachable(&error.to_string(), now_ms);
-                    if let Some(WaitingCall { call, .. }) = self.groups[group].waiting.pop_front() {
+                    if let Some(WaitingCall { call, .. }) = group.waiting.pop_front() {
+                        of_server.note_failed_request(&mut call.state(), now_ms);
                         self.fail_or_repeat(call, error, true, now_ms);
                     }
                 }
@@ -322,6 +329,10 @@ impl Backends {
     /// Begins a request on a connection without one.
     fn begin_on(&mut self, key: Key, call: Call, now_ms: Milliseconds) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if !self.checks.as_ref().is_some_and(|checks| checks.has(key)) {
+            let (group, server) = connection.server;
+            self.groups[group].servers[server].note_request(&mut call.state(), now_ms);
+        }
         call.state().connection = Some(key);
         connection.begin(call);
         // A response cannot be there yet, so that no room is needed.

@@ -10,10 +10,15 @@ use std::time::Duration;
 
 /// The routes of a site, those with the longest pattern first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(Vec<Arc<Route>>);
+pub struct Routes {
+    routes: Vec<Arc<Route>>,
+    /// One of them has a FastCGI application.
+    run_scripts: bool,
+}
 
-/// The requests of a pattern, and the answer to them. Of the routes that match a path, the one whose pattern has the
-/// most `literal_bytes` answers, and of those with equally many the one with the most conditions, then the first.
+/// The requests of a pattern, and the answer to them. Of the routes that match a path, a regular expression answers
+/// first, then the pattern with the most text without `*` and placeholders; of equal ones the one with the most
+/// conditions, then the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The pattern as in the configuration, for messages: `/api/`.
@@ -246,28 +251,33 @@ impl Routes {
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Routes {
         let mut routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
         routes.sort_by_cached_key(|route| Reverse((route.pattern.precedence(), route.conditions.count())));
-        Routes(routes)
+        Routes { run_scripts: routes.iter().any(|route| route.runs_scripts()), routes }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.routes.is_empty()
+    }
+
+    /// Whether a FastCGI application answers for one of them, which runs files of the site.
+    pub fn run_scripts(&self) -> bool {
+        self.run_scripts
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.0.iter()
+        self.routes.iter()
     }
 
     /// The route for a request.
     pub fn find(&self, path: &RequestPath<'_>, request: &impl RouteRequest) -> Option<&Arc<Route>> {
-        self.0.iter().find(|route| route.pattern.is_match(path) && route.conditions.hold_for(request))
+        self.routes.iter().find(|route| route.pattern.is_match(path) && route.conditions.hold_for(request))
     }
 }
 
 impl Route {
     /// Whether a FastCGI application answers, which runs files of the site.
-    pub fn runs_scripts(&self) -> bool {
+    fn runs_scripts(&self) -> bool {
         matches!(&self.action, RouteAction::Pass(pass) if matches!(pass.backend.protocol, BackendProtocol::FastCgi(_)))
     }
 

@@ -171,7 +171,7 @@ impl<B> DataFrame<'_, B> {
         }
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
-        response_head::encode_trailers(lines, out);
+        response_head::encode_fields(lines, out);
         frame::finish_block(start, id, true, out);
         session.end_stream(id, client_side, limits);
     }

@@ -260,11 +260,6 @@ fn content_of_a_request_is_sent_as_far_as_the_windows_allow() {
     client.sent();
     client.session.put_content(b"", true, &mut client.out);
     assert_eq!(client.sent(), [Frame { kind: DATA, flags: END_STREAM, stream: 1, payload: vec![] }]);
-    let mut client = Client::new(HEAD, false);
-    client.sent();
-    client.session.put_trailers(b"a: b\r\n", &mut client.out);
-    let sent = client.sent();
-    assert_eq!((sent[0].kind, sent[0].flags), (HEADERS, END_STREAM | END_HEADERS));
 }
 
 #[test]

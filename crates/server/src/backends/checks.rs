@@ -45,6 +45,11 @@ impl Checks {
         self.opening.contains(&place) || self.running.values().any(|running| *running == place)
     }
 
+    /// Whether a check of a server of this group is in progress.
+    pub(super) fn is_checking_any(&self, group: usize) -> bool {
+        self.opening.iter().chain(self.running.values()).any(|place| place.0 == group)
+    }
+
     /// When the next one begins; [`Milliseconds::MAX`] if none does.
     pub(super) fn next_ms(&self) -> Milliseconds {
         self.next_ms

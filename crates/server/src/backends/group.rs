@@ -127,6 +127,12 @@ impl Server {
         call.chosen = Some(Chosen { server: Arc::clone(&self.state), place: self.place, time });
     }
 
+    /// It would have got a request, to which no connection could be made.
+    pub(super) fn note_failed_request(&self, call: &mut CallState, now_ms: Milliseconds) {
+        self.note_request(call, now_ms);
+        self.state.count_error();
+    }
+
     pub(super) fn note_opened(&mut self) {
         self.open_count += 1;
         self.state.note_opened();
@@ -229,7 +235,7 @@ impl Group {
     /// The server for the next request, which then counts. Servers that are down get one only if all are. `None`: all
     /// have as many connections as they may.
     pub(super) fn choose(&mut self, affinity: Affinity, now_ms: Milliseconds) -> Option<usize> {
-        let backend = Arc::clone(self.backend());
+        let backend = self.backend();
         let slow_start = backend.distribution.slow_start;
         let can_take = |server: &Server| {
             !server.is_removed && (!server.idle.is_empty() || server.open_count < backend.connections_max)

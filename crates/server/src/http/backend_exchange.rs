@@ -103,8 +103,11 @@ fn put_interim<'s, F: Framing<'s>>(
             HttpVersion::Http1 => route.sends_hints_by_http1 && asked.request.version == Version::Http11,
             HttpVersion::Http2 => true,
         };
+        if !is_understood {
+            continue;
+        }
         let parsed = parse_response(&received, false, &ResponseLimits::default());
-        if let (true, Ok(ParsedResponse::Complete { response, .. })) = (is_understood, parsed) {
+        if let Ok(ParsedResponse::Complete { response, .. }) = parsed {
             let parts = ResponseHeadParts {
                 edits: &route.response_fields,
                 content: ClientContent::None,
@@ -237,7 +240,7 @@ fn call_request(
     };
     let method = request.method_name();
     passed.is_head = method == b"HEAD";
-    passed.affinity = server_choice::affinity_of(asked, &backend_route.backend, context);
+    passed.affinity = server_choice::affinity_of(asked, &backend_route.backend);
     // RFC 9110 §9.2.2.
     passed.is_idempotent = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
     Ok(passed)
@@ -260,7 +263,7 @@ fn http_head(
     let request = asked.request;
     let target = target_of(route, backend_route, request)?;
     let mut head = Vec::with_capacity(request.fields.lines().1.len() + target.len() + HEAD_BYTES_ADDED);
-    server_choice::put_client_header(asked, &backend_route.backend, context, &mut head);
+    server_choice::put_client_header(asked, &backend_route.backend, &mut head);
     let backend_request = BackendRequest {
         request,
         target: &target,

@@ -68,7 +68,7 @@ fn ask<'s, F: Framing<'s>>(
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let head = match question_head(auth, asked, context) {
-        Ok(_) if context.backends.is_none() || !framing.can_wait(context.options) => Err(Status::ServiceUnavailable),
+        Ok(_) if !framing.can_wait(context.options) => Err(Status::ServiceUnavailable),
         head => head,
     };
     match (head, &mut context.backends) {

@@ -1,21 +1,20 @@
 //! The properties of a request that decide which server of a backend answers it, and the header that names its client.
 
 use crate::backends::client_hash;
-use crate::context::Context;
 use crate::http::asked::Asked;
+use crate::http::backend_exchange::scheme_of;
 use crate::log::access_log::LoggedUpstream;
 use crate::net::call::{Affinity, CallHandle, Chosen, ResponseTime};
 use crate::net::proxy_protocol;
 use sanderling_http::Scheme;
 use sanderling_site_rules::{Backend, Balance, ClientHeader};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Which server of `backend` the request prefers.
-pub(super) fn affinity_of(asked: &Asked<'_>, backend: &Backend, context: &Context<'_, '_>) -> Affinity {
+pub(super) fn affinity_of(asked: &Asked<'_>, backend: &Backend) -> Affinity {
     match &backend.distribution.balance {
         Balance::Least => Affinity::None,
-        Balance::Client => Affinity::Client(client_hash(client_of(asked, context).ip())),
+        Balance::Client => Affinity::Client(client_hash(asked.connection.client.ip())),
         Balance::Cookie(name) => place_of(asked, name).map_or(Affinity::None, Affinity::Place),
     }
 }
@@ -27,16 +26,11 @@ fn place_of(asked: &Asked<'_>, name: &str) -> Option<u32> {
 }
 
 /// Appends the header of the PROXY protocol, if the backend gets one.
-pub(super) fn put_client_header(asked: &Asked<'_>, backend: &Backend, context: &Context<'_, '_>, out: &mut Vec<u8>) {
+pub(super) fn put_client_header(asked: &Asked<'_>, backend: &Backend, out: &mut Vec<u8>) {
     if backend.distribution.client_header == ClientHeader::ProxyV2 {
         let local = asked.connection.transport.local_address();
-        proxy_protocol::put(client_of(asked, context), local, out);
+        proxy_protocol::put(*asked.connection.client, local, out);
     }
-}
-
-/// The client, by the proxies in front of this server if there are some.
-fn client_of(asked: &Asked<'_>, context: &Context<'_, '_>) -> SocketAddr {
-    context.snapshot.http_clients.client_of(Some(asked.request), asked.peer)
 }
 
 /// The field line by which the client gets the cookie that names the server of its next requests; `None` if it needs
@@ -48,8 +42,7 @@ pub(super) fn cookie_line(call: &CallHandle, asked: &Asked<'_>) -> Option<String
     if state.request.affinity == Affinity::Place(*place) {
         return None;
     }
-    let scheme = asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme());
-    let secure = if scheme == Scheme::Https { "; Secure" } else { "" };
+    let secure = if scheme_of(asked) == Scheme::Https { "; Secure" } else { "" };
     Some(format!("Set-Cookie: {name}={place}; Path=/; HttpOnly; SameSite=Lax{secure}\r\n"))
 }
 

@@ -177,7 +177,7 @@ impl<'r> Ruling<'r> {
         let parsed = SitePath::parse(raw_path);
         let is_dns_query = parsed.as_ref().is_ok_and(|path| rules.is_doh_path(path));
         let action = if is_dns_query { Action::DnsQuery } else { Action::File };
-        let runs_scripts = rules.routes.iter().any(|route| route.runs_scripts());
+        let runs_scripts = rules.routes.run_scripts();
         let mut ruling = Ruling { action, fields, runs_scripts, ..Ruling::of_file() };
         let Ok(path) = parsed else {
             ruling.fields.edits = edits_without_path(rules);
@@ -556,7 +556,7 @@ impl<'r> Action<'r> {
         if route.action == RouteAction::File {
             return self;
         }
-        let is_script = names_script(path.path) && rules.routes.iter().any(|route| route.runs_scripts());
+        let is_script = rules.routes.run_scripts() && names_script(path.path);
         let asks_for_file = matches!(request.method, Method::Get | Method::Head) && !is_script;
         match route.files_first && asks_for_file {
             true => Action::FileOr(Instead::Route(Arc::clone(route))),

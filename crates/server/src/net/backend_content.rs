@@ -2,7 +2,7 @@
 
 use crate::log::access_log::PendingLine;
 use crate::net::call::{CallHandle, TakenContent, put_chunk, put_last_chunk};
-use crate::net::content_encoder::ContentEncoder;
+use crate::net::content_encoder::{ContentEncoder, ENCODER_BYTES};
 use crate::net::file_chunk::Sent;
 use crate::net::transport::Transport;
 use sanderling_os::tcp::More;
@@ -90,7 +90,7 @@ impl BackendContent {
 
     /// Bytes of memory that it holds, without those of the call.
     pub(crate) fn held_bytes(&self) -> usize {
-        let of_encoder = if self.encoder.is_some() { ContentEncoder::held_bytes() } else { 0 };
+        let of_encoder = self.encoder.as_ref().map_or(0, |_| ENCODER_BYTES);
         self.taken.capacity() + self.call.held_bytes() + of_encoder
     }
 

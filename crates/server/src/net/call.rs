@@ -60,6 +60,8 @@ pub(crate) struct CallState {
     /// The heads of interim responses for the client that its side has not taken.
     interim: Vec<Vec<u8>>,
     interim_count: u8,
+    /// The waiter has not heard of the last one.
+    has_new_interim: bool,
     /// Content of the response that the client's side has not taken.
     content: Vec<u8>,
     /// Trailers of the response: field lines, which are passed on after its content.
@@ -224,6 +226,7 @@ impl Call {
             response: CallResponse::Awaited,
             interim: Vec::new(),
             interim_count: 0,
+            has_new_interim: false,
             content: Vec::new(),
             trailers: Vec::new(),
             is_full: false,
@@ -310,6 +313,7 @@ impl CallState {
             return Err(CallError::Invalid(ResponseError::TooManyInterimResponses));
         }
         self.interim_count += 1;
+        self.has_new_interim |= head.is_some();
         self.interim.extend(head.map(<[u8]>::to_vec));
         Ok(())
     }
@@ -356,10 +360,12 @@ impl CallState {
     pub(crate) fn take_waiter(&mut self) -> Option<Waiter> {
         let has_room = self.awaits_room && self.request.room() > 0;
         let has_response = !matches!(self.response, CallResponse::Awaited | CallResponse::Content);
-        let has_news = self.awaits_response && (has_response || !self.content.is_empty() || !self.interim.is_empty());
+        let has_part = self.awaits_response && (has_response || !self.content.is_empty());
+        // The response itself is still awaited then.
+        let has_hints = self.awaits_response && std::mem::take(&mut self.has_new_interim);
         self.awaits_room &= !has_room;
-        self.awaits_response &= !has_news;
-        ((has_room || has_news) && !self.is_given_up).then_some(self.waiter)
+        self.awaits_response &= !has_part;
+        ((has_room || has_part || has_hints) && !self.is_given_up).then_some(self.waiter)
     }
 }
 

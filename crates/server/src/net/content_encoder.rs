@@ -17,7 +17,7 @@ const ZSTD_LEVEL: i32 = 1;
 /// The window of zstd, as a power of two: that of gzip has 15 bits.
 const ZSTD_WINDOW_BITS: u32 = 17;
 /// Memory of one compressor, about: 268 kB (zlib.h) and 480 kB.
-const ENCODER_BYTES: usize = 512 * 1024;
+pub(crate) const ENCODER_BYTES: usize = 512 * 1024;
 
 /// A compressor of one response.
 pub(crate) enum ContentEncoder {
@@ -70,11 +70,6 @@ impl ContentEncoder {
             ContentEncoder::Gzip(encoder) => encoder.finish(),
             ContentEncoder::Zstd(encoder) => encoder.finish(),
         }
-    }
-
-    /// Bytes of memory that it holds.
-    pub(crate) fn held_bytes() -> usize {
-        ENCODER_BYTES
     }
 }
 

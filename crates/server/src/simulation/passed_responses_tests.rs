@@ -185,6 +185,25 @@ fn hints_are_passed_on_by_http2_and_by_option_to_http1() {
     );
 }
 
+#[test]
+fn response_after_hints_ends_an_upload_that_the_backend_does_not_read() {
+    const POST: &str = "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000000\r\n\r\nthe first part";
+    simulate_route(
+        |_| (),
+        |simulation| {
+            let client = simulation.connect(Protocol::Http, POST.as_bytes(), UNLIMITED).expect("accepted");
+            simulation.run(ITERATIONS_MAX);
+            simulation.send_by_backend(0, b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
+            simulation.run(ITERATIONS_MAX);
+            let refused = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            simulation.send_by_backend(0, refused);
+            simulation.run(ITERATIONS_MAX);
+            let received = simulation.take_received(client);
+            assert!(received.starts_with(b"HTTP/1.1 413 "), "{}", received.escape_ascii());
+        },
+    );
+}
+
 /// Literal fields without indexing and Huffman codes (RFC 7541 §6.2.2).
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();

@@ -3,7 +3,7 @@
 //! What arrives is always received, so that the backend can open the window of the request while the client's side is
 //! slow to take the response: the window of the response limits what waits.
 
-use super::{BackendConnection, Progress, Protocol, Tools};
+use super::{BackendConnection, EARLY_HINTS, Progress, Protocol, Tools};
 use crate::net::call::{CallError, CallResponse, CallState};
 use sanderling_http::{ParsedResponse, ResponseError, ResponseLimits, Scheme, parse_response};
 use sanderling_http2::{Arrived, ClientFault, ClientSession, RESPONSE_WINDOW_BYTES, Scratch};
@@ -182,16 +182,17 @@ impl BackendConnection {
         Ok(())
     }
 
-    /// Takes the head of a response; an interim one is not passed on.
+    /// Takes the head of a response, or of an interim one.
     fn take_head_of_stream(&mut self, head: Vec<u8>, state: &mut CallState) -> Result<(), CallError> {
         let parsed = parse_response(&head, state.request.is_head, &ResponseLimits::default());
         let ParsedResponse::Complete { response, .. } = parsed.map_err(CallError::Invalid)? else {
             return Err(CallError::Invalid(ResponseError::InvalidLine));
         };
-        if response.status() >= 200 {
-            self.take_response(&response, state)?;
-            state.response = CallResponse::Head(head);
+        if response.status() < 200 {
+            return state.note_interim((response.status() == EARLY_HINTS).then_some(&head[..]));
         }
+        self.take_response(&response, state)?;
+        state.response = CallResponse::Head(head);
         Ok(())
     }
 

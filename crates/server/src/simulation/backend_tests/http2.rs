@@ -121,6 +121,27 @@ fn client_of_http_2_gets_messages_and_trailers_as_they_arrive() {
 }
 
 #[test]
+fn hints_reach_clients_that_understand_them() {
+    simulate_http2(|simulation| {
+        let fields = [(":method", "GET"), (":scheme", "http"), (":authority", "example.com"), (":path", "/s")];
+        let request = headers(END_STREAM, 1, &fields);
+        let client = simulation.connect(Protocol::Http, &[opening(), request].concat(), UNLIMITED).expect("accepted");
+        simulation.run(ITERATIONS_MAX);
+        simulation.take_received(client);
+        let hints = headers(0, 1, &[(":status", "103"), ("link", "</a.css>; rel=preload")]);
+        simulation.answer_first(0, &hints);
+        simulation.run(ITERATIONS_MAX);
+        let [(HEADERS, END_HEADERS, 1, received)] = &frames(&simulation.take_received(client))[..] else {
+            panic!("hints")
+        };
+        assert!(received.windows(3).any(|text| text == b"103"), "{received:?}");
+        simulation.send_by_backend(0, &whole_response(1));
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(content(&frames(&simulation.take_received(client))), b"answer");
+    });
+}
+
+#[test]
 fn trailers_of_chunked_content_reach_clients_that_take_them() {
     simulate_backend(|simulation| {
         let chunked =

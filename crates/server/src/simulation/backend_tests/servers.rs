@@ -81,6 +81,27 @@ fn client_has_the_same_server_until_that_is_down() {
 }
 
 #[test]
+fn request_that_has_waited_for_a_connection_counts_as_one_of_its_server() {
+    let distribution = Distribution { balance: Balance::Cookie("server".to_owned()), ..Distribution::default() };
+    let backend = Backend { distribution, ..Backend::clone(&backend(1, 1)) };
+    let action = RouteAction::Pass(Box::new(backend_route(&Arc::new(backend))));
+    simulate_routes(vec![route("/*", action)], |simulation| {
+        let (first, second) = (simulation.request(GET), simulation.request(GET));
+        for client in [first, second] {
+            simulation.send_by_backend(0, OK);
+            let response = simulation.response(client);
+            assert!(response.contains("\r\nSet-Cookie: server=0; "), "{response}");
+        }
+        let [server] = &simulation.backend_servers()[..] else { panic!("one server") };
+        assert_eq!((server.requests, server.responses, server.errors), (2, 2, 0));
+        simulation.refuse_backends_at(vec![address(0)]);
+        simulation.exchange(CLOSING, LAST);
+        let [server] = &simulation.backend_servers()[..] else { panic!("one server") };
+        assert_eq!((server.requests, server.responses), (3, 3), "the kept connection");
+    });
+}
+
+#[test]
 fn cookie_names_the_server_of_later_requests() {
     let distribution = Distribution { balance: Balance::Cookie("server".to_owned()), ..Distribution::default() };
     simulate_servers(3, distribution, |simulation| {
