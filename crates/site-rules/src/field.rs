@@ -174,8 +174,19 @@ fn checked_value<'v>(name: &str, value: &'v str) -> Result<&'v str, RuleError> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldEdits<'r> {
     edits: Vec<FieldEdit<'r>>,
-    /// Shared caches must not keep the response.
-    is_private: bool,
+    privacy: Privacy,
+}
+
+/// Which responses shared caches must not keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Privacy {
+    /// None.
+    #[default]
+    Shared,
+    /// The file. Errors and redirects of this server do not depend on the client.
+    File,
+    /// All: those of an application do.
+    All,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +223,7 @@ pub enum ResponseKind {
 impl<'r> FieldEdits<'r> {
     /// No field is changed.
     pub fn is_empty(&self) -> bool {
-        self.edits.is_empty() && !self.is_private
+        self.edits.is_empty() && self.privacy == Privacy::Shared
     }
 
     /// Whether a rule has the field `name`.
@@ -234,7 +245,12 @@ impl<'r> FieldEdits<'r> {
 
     /// Shared caches must not keep the response: unless its `Cache-Control` says so, it is replaced.
     pub fn set_private(&mut self) {
-        self.is_private = true;
+        self.privacy = Privacy::File;
+    }
+
+    /// The same, whatever status the response has.
+    pub fn set_all_private(&mut self) {
+        self.privacy = Privacy::All;
     }
 
     /// From now on rules replace the fields so far.
@@ -310,8 +326,10 @@ impl<'r> FieldEdits<'r> {
                 out.extend_from_slice(b"\r\n");
             }
         }
-        if self.is_private && kind.may_have(CACHE_CONTROL) {
-            put_private(start, out);
+        match self.privacy {
+            Privacy::All => put_private(start, out),
+            Privacy::File if kind.may_have(CACHE_CONTROL) => put_private(start, out),
+            Privacy::File | Privacy::Shared => {}
         }
         out.extend_from_slice(b"\r\n");
     }

@@ -10,7 +10,7 @@ use crate::net::body_source::Content;
 use crate::net::call::CallHandle;
 use crate::options::Options;
 use crate::waiter::{Event, Waiter};
-use sanderling_http::{Persistence, Request};
+use sanderling_http::{Persistence, Request, Scheme};
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::Route;
 use std::net::SocketAddr;
@@ -32,6 +32,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) peer: SocketAddr,
     /// The receiver of the event that it waits for.
     pub(crate) waiter: Waiter,
+}
+
+impl Asked<'_> {
+    /// The scheme of the request: that of a trusted proxy's client, if it names it.
+    pub(super) fn scheme(&self) -> Scheme {
+        self.request.scheme.unwrap_or_else(|| self.connection.transport.scheme())
+    }
 }
 
 /// How a version of HTTP carries out the decision about one request.

@@ -16,8 +16,8 @@ use crate::waiter::Waiter;
 use sanderling_fastcgi::{ProtocolStatus, ScriptRequest, put_begin, put_stdin_end};
 use sanderling_http::{
     BackendRequest, BackendResponse, ClientContent, FieldName, Framing as BodyFraming, Method, ParsedResponse,
-    Persistence, Request, ResponseFraming, ResponseHeadParts, ResponseLimits, Scheme, SitePath, Status, Target,
-    Version, parse_response, put_path_segment,
+    Persistence, Request, ResponseFraming, ResponseHeadParts, ResponseLimits, SitePath, Status, Target, Version,
+    parse_response, put_path_segment,
 };
 use sanderling_log_format::HttpVersion;
 use sanderling_site_rules::{BackendProtocol, BackendRoute, ContentOf, FastCgiOptions, Route, RouteAction};
@@ -270,7 +270,7 @@ fn http_head(
         host: backend_route.host.as_deref(),
         framing,
         client: asked.peer.ip(),
-        scheme: scheme_of(asked),
+        scheme: asked.scheme(),
         passes_trailers: backend_route.backend.protocol == BackendProtocol::Http2,
         trusted: context.snapshot.http_clients.trusted_field(asked.peer.ip()),
         edits,
@@ -313,7 +313,7 @@ fn script_head(
         host: backend_route.host.as_deref(),
         client: *asked.connection.client,
         local: asked.connection.transport.local_address(),
-        scheme: scheme_of(asked),
+        scheme: asked.scheme(),
         protocol: match version {
             HttpVersion::Http1 => "HTTP/1.1",
             HttpVersion::Http2 => "HTTP/2.0",
@@ -327,10 +327,6 @@ fn script_head(
         put_stdin_end(&mut head);
     }
     Ok(head)
-}
-
-pub(super) fn scheme_of(asked: &Asked<'_>) -> Scheme {
-    asked.request.scheme.unwrap_or_else(|| asked.connection.transport.scheme())
 }
 
 /// A path that a backend may get.

@@ -5,9 +5,7 @@
 
 use crate::context::Context;
 use crate::http::asked::{Admission, Asked, Framing, Progress, Stage};
-use crate::http::backend_exchange::{
-    OwnResponse, PassedPath, pass_back, respond_with, response_of, scheme_of, status_of,
-};
+use crate::http::backend_exchange::{OwnResponse, PassedPath, pass_back, respond_with, response_of, status_of};
 use crate::http::site_rules::Ruling;
 use crate::metrics::Counter;
 use crate::net::call::{CallHandle, CallRequest, ContentFraming};
@@ -98,7 +96,7 @@ fn question_head(auth: &ForwardAuth, asked: &Asked<'_>, context: &Context<'_, '_
     let trusted = context.snapshot.http_clients.trusted_field(asked.peer.ip());
     let trusted = trusted.filter(|field| *field == ForwardedField::XForwardedFor);
     let client = if trusted.is_some() { asked.peer.ip() } else { asked.connection.client.ip() };
-    let scheme = scheme_of(asked);
+    let scheme = asked.scheme();
     let url = original_url(request, scheme, trusted, &uri);
     let edit = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
     let edits = [

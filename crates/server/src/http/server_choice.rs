@@ -2,7 +2,6 @@
 
 use crate::backends::client_hash;
 use crate::http::asked::Asked;
-use crate::http::backend_exchange::scheme_of;
 use crate::log::access_log::LoggedUpstream;
 use crate::net::call::{Affinity, CallHandle, Chosen, ResponseTime};
 use crate::net::proxy_protocol;
@@ -42,7 +41,7 @@ pub(super) fn cookie_line(call: &CallHandle, asked: &Asked<'_>) -> Option<String
     if state.request.affinity == Affinity::Place(*place) {
         return None;
     }
-    let secure = if scheme_of(asked) == Scheme::Https { "; Secure" } else { "" };
+    let secure = if asked.scheme() == Scheme::Https { "; Secure" } else { "" };
     Some(format!("Set-Cookie: {name}={place}; Path=/; HttpOnly; SameSite=Lax{secure}\r\n"))
 }
 

@@ -424,9 +424,9 @@ impl Ruling<'_> {
         }
     }
 
-    /// The response is for this client only.
+    /// The response, that of an application or an authenticator, is for this client only.
     pub(crate) fn set_private(&mut self) {
-        self.fields.edits.set_private();
+        self.fields.edits.set_all_private();
     }
 
     /// The route whose authenticator has to admit the request before its answer; `None` if there is none, or if the

@@ -59,6 +59,10 @@ fn request_is_passed_on_if_the_authenticator_admits_it_over_every_version_of_htt
         let refused = proxy.ask(front, "/echo", &["-d", "hello"]);
         assert_eq!((refused.status, refused.content.as_str()), (401, "log in first\n"), "{front:?}");
         assert_eq!(proxy.ask(front, "/echo", &["-I"]).content, "", "{front:?}");
+        // Caches may keep a 404 and a redirect without being told to.
+        let missing = proxy.ask(front, "/missing", &ANN);
+        assert_eq!((missing.status, missing.all("cache-control")), (404, vec!["private, no-cache"]), "{front:?}");
+        assert_eq!(login.all("cache-control"), ["private, no-cache"], "{front:?}");
         let refused = proxy.ask(front, "/oauth/echo?x", &["-X", "DELETE"]);
         assert_eq!((refused.status, refused.all("www-authenticate")), (401, vec!["Bearer"]), "{front:?}");
         assert_eq!(refused.all("x-asked"), [format!("DELETE {scheme}://example.com/oauth/echo?x")], "{front:?}");
